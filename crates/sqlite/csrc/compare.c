@@ -1,12 +1,14 @@
 /*
-** compare.c - records whose first field is looked for as bytes.
+** compare.c - comparing records with a search key that begins with a blob.
 **
-** SQLite has a comparison for search keys that begin with an integer, and one for those that begin with text. Bytes go through the
-** general one, which costs a search of forty thousand keys of 24 bytes a fifth of its instructions. This one answers the same:
-** numbers and text lie before bytes, whatever the collation is; bytes that are a beginning of others before those.
+** SQLite has special comparisons for search keys that begin with an integer or with text. Blobs go
+** through the general one, which costs a search of forty thousand keys of 24 bytes a fifth of its
+** instructions. This one returns the same results: numbers and text sort before blobs, whatever the
+** collation is, and a blob that is a prefix of another sorts before it.
 */
 
-/* As vdbeRecordCompareString(): plFindCompareBlob() has set r1, r2, u.z and n, and a header has one byte for its length. */
+/* Like vdbeRecordCompareString(): plFindCompareBlob() has set u.z and n, its caller r1 and r2, and
+** a header has one byte for its length. */
 static int plRecordCompareBlob(int nRec, const void *pRec, UnpackedRecord *pKey){
   const u8 *a = (const u8*)pRec;
   u32 eType = a[1];
@@ -27,7 +29,8 @@ static int plRecordCompareBlob(int nRec, const void *pRec, UnpackedRecord *pKey)
   return pKey->default_rc;
 }
 
-/* The last lines of sqlite3VdbeFindCompare() for a key that begins with bytes, all of which are there. */
+/* The last lines of sqlite3VdbeFindCompare() for a key that begins with a blob without
+** zero tail. */
 static RecordCompare plFindCompareBlob(UnpackedRecord *pKey){
   pKey->u.z = pKey->aMem[0].z;
   pKey->n = pKey->aMem[0].n;

@@ -1,17 +1,19 @@
 /*
 ** content.c - what a cursor's row holds.
 **
-** Rows of the base are read through the stock cursor. Rows of the overlay are one piece of memory, which
-** stays where it is until this transaction writes the same key, rolls a savepoint back, or ends.
+** Rows of the base are read through the stock cursor. Rows of the overlay are one piece of memory,
+** which stays where it is until this transaction writes the same key, rolls a savepoint back, or
+** ends.
 **
-** Callers have a VALID facade, as the VDBE makes sure. All but Count come here for PL_ROW only, or from our own code.
+** Callers have a VALID facade, as the VDBE makes sure. All but Count come here for PL_ROW only, or
+** from our own code.
 */
 
 static SQLITE_INLINE int plIsOver(PlCursor *pX){
   return pX->eMode==PLC_MERGE && pX->eSrc==SRC_OVER;
 }
 
-/* The stock cursor, for a row of the base. */
+/* Returns the stock cursor, for a row of the base. */
 static SQLITE_INLINE BtCursor *plOnBase(PlCursor *pX){
   assert( pX->pIn && (pX->eMode!=PLC_MERGE || pX->eBase==PLB_AT) );
   return pX->pIn;
@@ -46,8 +48,9 @@ static int plBtreePayload(BtCursor *pCur, u32 offset, u32 amt, void *pBuf){
   return sqlite3StockBtreePayload(plOnBase(pX), offset, amt, pBuf);
 }
 
-/* A number that differs between rows of one statement: the VDBE keys its cache of large values by it. Overlay rows have no place
-** in the file; negative numbers cannot be mistaken for one. */
+/* Returns a number that differs between rows of one statement: the VDBE keys its cache of
+** large values by it. Overlay rows have no place in the file; negative numbers cannot be
+** mistaken for one. */
 static i64 plBtreeOffset(BtCursor *pCur){
   PlCursor *pX = PL_X(pCur);
   if( plIsOver(pX) ) return -(i64)(uptr)pX->cur.rec;
@@ -70,16 +73,16 @@ static i64 plBtreeRowCountEst(BtCursor *pCur){
   pX->bBaseKey = 0;
   pX->eBase = PLB_UNSYNC;
   if( pX->eSrc==SRC_BASE ){
-    /* The row is found again when it is next used. */
+    /* The row is looked up again when it is next used. */
     pCur->eState = CURSOR_REQUIRESEEK;
   }
   return n>0 ? n : 1;
 }
 
-/* Steps of the stock cursor from one entry of the overlay towards the next before a search is cheaper. */
+/* Steps of the stock cursor towards the overlay's next entry, after which a search costs less. */
 #define PL_COUNT_STEPS 16
 
-/* Goes on to the first row of the base that is not before look. *pbAt: it is the same. */
+/* Moves to the first row of the base that is not before look. *pbAt: it has the key of look. */
 static int plCountReach(PlCursor *pX, int *pbAt){
   int bRow = pX->pIn->eState==CURSOR_VALID;
   int nStep = 0, c = 0;
@@ -103,7 +106,8 @@ static int plCountReach(PlCursor *pX, int *pbAt){
   return SQLITE_OK;
 }
 
-/* count(*): the base's count, corrected by every overlay entry that the base has, or has not. */
+/* count(*): the base's count, corrected for every overlay entry that hides a row of the base or
+** adds one. */
 static int plBtreeCount(sqlite3 *db, BtCursor *pCur, i64 *pnEntry){
   PlCursor *pX = PL_X(pCur);
   i64 nEntry = 0;

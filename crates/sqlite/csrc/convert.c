@@ -1,18 +1,21 @@
 /*
 ** convert.c - PRAGMA journal_mode: into concurrent mode and out of it.
 **
-** In:  checks -> base to WAL mode, committed -> header marked (salt, generation 0), committed -> session joined, which
-**      fences the file; or, if nobody else is there, no session yet, as when a resting file is opened (alone.c). A crash between the
-**      steps leaves a plain WAL file, or a marked one with an empty session.
-** Out: engine: alone and everything merged -> header unmarked, committed -> side files removed. Then stock code goes
-**      on to the mode that was asked for. If it cannot, because a stock program has the file open, the file is marked again.
+**  In:  checks -> base to WAL mode, committed -> header marked (salt, generation 0), committed ->
+**       session joined, which fences the file; or, if no other connection is there, no session yet,
+**       as when a resting file is opened (alone.c). A crash between the steps leaves a plain WAL
+**       file, or a marked one with an empty session.
+**  Out: engine: no other member, and everything merged -> header unmarked, committed -> side files
+**       removed. Then stock code goes on to the mode that was asked for. If it cannot, because a
+**       stock program has the file open, the file is marked again.
 **
-** Both are refused inside a transaction, as for WAL; in one that has changed something, leading out is not done and the answer is
-** the mode in force, as with WAL. Everything happens before OP_JournalMode's own work, which then
-** finds nothing to do (PAGER_JOURNALMODE_QUERY) or an ordinary WAL database.
+** Both are refused inside a transaction, as for WAL. In a transaction that has changed something
+** the way out is not taken, and the answer is the mode in force, as with WAL. Everything happens
+** before OP_JournalMode's own work, which then finds nothing to do (PAGER_JOURNALMODE_QUERY) or an
+** ordinary WAL database.
 **
-** Only a rollback mode leads out: who asks for WAL has it. With PLAIT_JOURNAL_MODE=concurrent in the environment, asking for WAL
-** leads in.
+** Only a rollback mode leads out: a program that asks for WAL has it. With
+** PLAIT_JOURNAL_MODE=concurrent in the environment, asking for WAL leads in.
 */
 
 static int plRefuse(Vdbe *pVdbe, int rc, const char *zWhy){
@@ -20,7 +23,8 @@ static int plRefuse(Vdbe *pVdbe, int rc, const char *zWhy){
   return rc;
 }
 
-/* Brings the base to WAL mode, as OP_JournalMode would, and commits that: in WAL mode, so that a journal of PERSIST or TRUNCATE goes. */
+/* Brings the base to WAL mode, as OP_JournalMode would, and commits that in WAL mode, so that a
+** journal of PERSIST or TRUNCATE is removed. */
 static int plToWal(Btree *p){
   Pager *pPager = p->pBt->pPager;
   int eOld = sqlite3PagerGetJournalMode(pPager);
@@ -39,8 +43,9 @@ static int plToWal(Btree *p){
   return rc;
 }
 
-/* Writes a header in a stock transaction of its own, with a full sync, if the header in the file has salt iSalt (0:
-** is not marked) and, being marked, is not fenced. Another connection may have been faster. */
+/* Writes a header in a stock transaction of its own, with a full sync, if the header in the file
+** has salt iSalt (0: is not marked) and, being marked, is not fenced. Another connection may have
+** come first. */
 static int plStampAlone(Btree *p, u32 iSalt, const PlHeader *pHdr){
   int iDb = plDbIndex(p);
   unsigned pgFlags = p->db->aDb[iDb].safety_level | (p->db->flags & PAGER_FLAGS_MASK);
@@ -62,7 +67,8 @@ static int plStampAlone(Btree *p, u32 iSalt, const PlHeader *pHdr){
   return rc;
 }
 
-/* The file has just been marked: does this handle go on alone? Not where it could not join later, which it is to hear of now. */
+/* The file has just been marked. True if this handle goes on alone. A handle that could not join
+** later does not: it is to fail now. */
 static int plMarkedAlone(Btree *p){
   int bAlone;
   if( sqlite3StockBtreeBeginTrans(p, 0, 0)!=SQLITE_OK ) return 0;
@@ -106,7 +112,8 @@ static int plEnable(Vdbe *pVdbe, Btree *p){
   rc = plAttach(p);
   if( rc==SQLITE_OK ) rc = plVersionJoins(p, &cookie);
   if( rc ){
-    /* Not without a session: unmarked it stays the WAL database that it is. */
+    /* Concurrent mode needs a session: without one the file is unmarked and stays a
+    ** WAL database. */
     PlHeader plain;
     memset(&plain, 0, sizeof(plain));
     (void)plStampAlone(p, h.salt, &plain);
@@ -114,7 +121,8 @@ static int plEnable(Vdbe *pVdbe, Btree *p){
   return rc;
 }
 
-/* Could a session be had beside the file? Where it could not, who has set PLAIT_JOURNAL_MODE is told in the error log. */
+/* True if a session is possible next to the file. If not, the error log says so to the user who has
+** set PLAIT_JOURNAL_MODE. */
 static int plPlaceWillDo(const char *zPath){
   char *zErr = 0;
   int bWillDo = pl_check_place(zPath, &zErr)!=SQLITE_CANTOPEN;
@@ -123,7 +131,8 @@ static int plPlaceWillDo(const char *zPath){
   return bWillDo;
 }
 
-/* PLAIT_JOURNAL_MODE=concurrent: a program asks for WAL. Is concurrent mode possible, or is it to get what SQLite gives? */
+/* PLAIT_JOURNAL_MODE=concurrent: a program asks for WAL. True if concurrent mode is possible;
+** otherwise it gets what SQLite gives. */
 static int plWalIsConcurrent(Btree *p){
   Pager *pPager = p->pBt->pPager;
   return pl_wal_is_concurrent()==SQLITE_OK && plUnsuitable(p)==0 && !sqlite3BtreeIsReadonly(p)
@@ -144,7 +153,8 @@ static int plDisable(Vdbe *pVdbe, Btree *p){
   plStashClear(p);
   rc = pl_disable_begin(pConn, plWait(p->db, &wait));
   if( rc ) return plFail(p, rc);
-  /* The engine has unfenced the file and removed the log: it is at rest, and only the mark is left. */
+  /* The engine has unfenced the file and removed the log: the file is at rest, and only the mark
+  ** is left. */
   rc = sqlite3StockBtreeBeginTrans(p, 0, 0);
   if( rc==SQLITE_OK ){
     plReadHeader(p->pBt, &h);
@@ -155,8 +165,9 @@ static int plDisable(Vdbe *pVdbe, Btree *p){
     memset(&h, 0, sizeof(h));
     rc = plStampAlone(p, iSalt, &h);
   }
-  /* Nobody else is in the session, and nobody has come (JOIN-1 in attach.rs). Where the mark could not be taken away, since a stock program
-  ** writes, the file is one at rest, and the next transaction joins anew. */
+  /* No other connection is in the session, and none has come (JOIN-1 in attach.rs). If the mark
+  ** could not be removed, since a stock program writes, the file is one at rest, and the next
+  ** transaction joins anew. */
   plVersionLeaves(p, pConn, 0);
   pPl->pConn = 0;
   pPl->bAlone = 0;
@@ -167,19 +178,20 @@ static int plDisable(Vdbe *pVdbe, Btree *p){
   return rc;
 }
 
-/* Stock code could not go on to the mode that was asked for, since a stock program has the file open: it is concurrent again, as
-** one that cannot leave WAL mode stays in it. */
+/* Stock code could not go on to the mode that was asked for, since a stock program has the file
+** open. The file is concurrent again, as a file that cannot leave WAL mode stays in it. */
 static void plComeBack(Vdbe *pVdbe, Btree *p){
   if( plEnable(pVdbe, p)!=SQLITE_OK ){
     sqlite3VdbeError(pVdbe, "database is locked: another program has it open; it has left concurrent mode and is in WAL mode now");
   }
 }
 
-/* Is concurrent the mode in force? A handle that reads a resting file, or is alone, is not attached. */
+/* True if concurrent is the mode in force. A handle that reads a resting file, or is alone, is
+** not attached. */
 static int plIsConcurrent(Btree *p){
   int bMarked, bOwn = p->inTrans==TRANS_NONE;
   if( PL_BT(p) ) return 1;
-  /* Only what has met the mark, or could not tell, is worth a look. */
+  /* Only a handle that has met the mark, or could not find out, is worth a look. */
   if( (p->pPl==0 && !plReadsOnly(p)) || plUnsuitable(p)!=0 ) return 0;
   if( bOwn && sqlite3BtreeBeginTrans(p, 0, 0)!=SQLITE_OK ) return 0;
   bMarked = PL_BT(p) || plMarked(p->pBt);
@@ -187,20 +199,22 @@ static int plIsConcurrent(Btree *p){
   return bMarked;
 }
 
-/* Has the open transaction changed something? SQLite answers then with the mode in force, and keeps it. */
+/* True if the open transaction has changed something. SQLite then answers with the mode in force,
+** and keeps it. */
 static int plHasWritten(Btree *p){
   if( PL_BT(p) && !p->pPl->bExcl ) return p->pPl->bWrote;
   return !sqlite3PagerOkToChangeJournalMode(p->pBt->pPager);
 }
 
-/* Is a look at the file worth it, which takes a lock that SQLite does not take here? Between modes that both are not WAL the file itself would
-** say that it is concurrent. Where another statement reads, the look could not be ended, and no mode changes. */
+/* True if a look at the file is worth its lock, which SQLite does not take here. Between two modes
+** that are not WAL the file itself would say that it is concurrent. While another statement reads,
+** the look could not be ended, and no mode changes. */
 static int plMayHaveSwitched(Btree *p, int bWal){
   if( p->pPl ) return 1;
   return (bWal || plSeemsMarked(p)) && p->db->autoCommit && p->db->nVdbeRead<=1;
 }
 
-/* OP_JournalMode begins: returns the mode that stock code shall set, or that it is only asked for the one in force. */
+/* OP_JournalMode begins. Returns the mode that stock code shall set, or PAGER_JOURNALMODE_QUERY. */
 static int plJournalModeIn(Vdbe *pVdbe, Btree *p, int eAsked, int *pRc){
   Pager *pPager = p->pBt->pPager;
   int bWal = sqlite3PagerGetJournalMode(pPager)==PAGER_JOURNALMODE_WAL;
@@ -208,25 +222,27 @@ static int plJournalModeIn(Vdbe *pVdbe, Btree *p, int eAsked, int *pRc){
   if( eAsked!=PAGER_JOURNALMODE_QUERY && eAsked!=PL_JOURNALMODE && plHasWritten(p) ) return PAGER_JOURNALMODE_QUERY;
   /* Another connection may have switched the mode on since this one looked. */
   if( eAsked!=PAGER_JOURNALMODE_QUERY && !PL_BT(p) && plMayHaveSwitched(p, bWal || eAsked>=PAGER_JOURNALMODE_WAL) ){
-    /* Who asks for a mode that leads out has to be a member to switch it off. */
+    /* A connection that asks for a mode that leads out has to be a member to switch concurrent
+    ** mode off. */
     int bOut = eAsked!=PAGER_JOURNALMODE_WAL && eAsked!=PL_JOURNALMODE;
     int bMayBe = p->pPl || plSeemsMarked(p);
     *pRc = bOut && bMayBe ? plJoin(p) : plLook(p);
-    /* Between modes that both are not WAL stock code needs no look. */
+    /* Between two modes that are not WAL stock code needs no look. */
     if( (*pRc & 0xff)==SQLITE_BUSY && eAsked<PAGER_JOURNALMODE_WAL && !bWal ) *pRc = SQLITE_OK;
     if( *pRc ) return PAGER_JOURNALMODE_QUERY;
   }
   if( eAsked==PL_JOURNALMODE ){
-    /* Databases without a file, among them that of temporary tables, keep their mode, as for WAL. */
+    /* Databases without a file, among them that of temporary tables, keep their mode, as
+    ** for WAL. */
     if( !plIsConcurrent(p) && sqlite3PagerFilename(pPager, 1)[0]!=0 ) *pRc = plEnable(pVdbe, p);
     return PAGER_JOURNALMODE_QUERY;
   }
   if( eAsked==PAGER_JOURNALMODE_WAL ){
-    /* The mode does all that was asked for, and programs ask each time they connect. */
+    /* Concurrent mode does all that was asked for, and programs ask each time they connect. */
     if( plIsConcurrent(p) ) return PAGER_JOURNALMODE_QUERY;
     if( plWalIsConcurrent(p) ){
       *pRc = plEnable(pVdbe, p);
-      /* It has WAL mode, which needs no lock to be answered. */
+      /* It has WAL mode, and the answer needs no lock. */
       if( bWal && (*pRc & 0xff)==SQLITE_BUSY ) *pRc = SQLITE_OK;
       return PAGER_JOURNALMODE_QUERY;
     }
@@ -236,7 +252,7 @@ static int plJournalModeIn(Vdbe *pVdbe, Btree *p, int eAsked, int *pRc){
   return eAsked;
 }
 
-/* OP_JournalMode ends: names the mode in force. */
+/* OP_JournalMode ends: returns the name of the mode in force. */
 static const char *plJournalModeOut(Vdbe *pVdbe, Btree *p, int eAsked, int eNew, int *pRc){
   (void)eAsked;
   if( *pRc && p->pPl && p->pPl->bLeft ) plComeBack(pVdbe, p);

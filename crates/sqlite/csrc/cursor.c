@@ -1,9 +1,9 @@
 /*
 ** cursor.c - opening and closing facade cursors.
 **
-** The VDBE opens its cursors anew for every run of a statement. What a facade needs beyond the stock struct is
-** therefore pooled per handle, with its buffers. A facade is in PlBtree.pCsr from open to close, and
-** in the stock list pBt->pCursor only while it is a stock cursor itself.
+** The VDBE opens its cursors anew for every run of a statement. So what a facade needs beyond the
+** stock struct is pooled per handle, with its buffers. A facade is in PlBtree.pCsr from open to
+** close, and in the stock list pBt->pCursor only while it is a stock cursor itself.
 */
 #define PL_POOL_MAX 16     /* closed cursors that a handle keeps */
 
@@ -46,7 +46,8 @@ static int plOpen(Btree *p, Pgno iTable, int wrFlag, KeyInfo *pKeyInfo, BtCursor
   PlBtree *pPl = p->pPl;
   PlCursor *pX;
   if( iTable<1 ) return SQLITE_CORRUPT_BKPT;
-  /* A statement that has opened other tables before its transaction was broken, or rolled back, has no snapshot to read this one in. */
+  /* A statement that opened other tables before its transaction was broken, or rolled back, has no
+  ** snapshot to read this one in. */
   if( PL_UNLIKELY(pPl->rcBroken) ) return pPl->rcBroken;
   if( PL_UNLIKELY(p->inTrans==TRANS_NONE) ) return SQLITE_ABORT_ROLLBACK;
   pX = plTakeCursor(pPl);
@@ -123,8 +124,8 @@ SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeCursor(
   return sqlite3StockBtreeCursor(p, iTable, wrFlag, pKeyInfo, pCur);
 }
 
-/* The VDBE's hints share their byte with our marks. On a table's cursor of SQLite's the hint that marks a cursor on sqlite_sequence (rowid.c)
-** would be one to fill pages. */
+/* The VDBE's hints share their byte with our marks. The hint that marks a cursor on sqlite_sequence
+** (rowid.c) means to fill pages on a stock cursor of a table: there it is removed. */
 SQLITE_PRIVATE void sqlite3BtreeCursorHintFlags(BtCursor *pCur, unsigned x){
   if( !PL_CSR(pCur) && pCur->pKeyInfo==0 ) x &= ~(unsigned)BTREE_BULKLOAD;
   pCur->hints = (u8)(x | (pCur->hints & (PLH_Facade|PLH_Front)));

@@ -1,21 +1,28 @@
 /*
-** deadman.c - the lock by which a process says that it uses a WAL-index lasts as long as it has that open.
+** deadman.c - the lock that shows that a process uses a WAL-index lasts as long as the process has
+** it open.
 **
-** Who opens a WAL-index on whose dead-man byte (UNIX_SHM_DMS) nobody has a lock takes it for left over, and cuts it to nothing: under
-** the map of whoever uses it, whom the kernel then ends by SIGBUS. POSIX drops the locks of a process on a file as soon as it closes
-** any descriptor of that file: a program that archives its own folder does, and so does a second copy of SQLite. So of a concurrent database
-** the lock on this byte is one of the open file (OFD), which all others meet as any other, stock SQLite among them.
+** A process that opens a WAL-index and finds no lock on its dead-man byte (UNIX_SHM_DMS) takes it
+** for left over and truncates it. If another process has it mapped, the kernel ends that process
+** by SIGBUS. POSIX drops the locks of a process on a file as soon as it closes any descriptor of
+** that file: a program that archives its own folder does, and so does a second copy of SQLite. So
+** for a concurrent database the lock on this byte belongs to the open file (OFD); all other
+** processes, with stock SQLite among them, meet it like any other lock.
 **
-**  - DEADMAN-1 It is taken before the POSIX lock is given up. Both are shared: there is no moment without.
-**  - DEADMAN-2 SQLite asks for this byte before it removes WAL and WAL-index (unixIsSharingShmNode()): so it finds who has lost all POSIX locks.
-**    It asks as the open file, to which its own lock is no answer.
-**  - DEADMAN-3 A child made by fork() shares the open file. A parent that closes gives the lock up for both; one that is killed does not, and as long as such
-**    a child lives those who close leave the WAL where it is, which harms nothing. In the child itself DEADMAN-4 holds.
-**  - DEADMAN-4 A process that has the WAL-index open a second time, as the child of a fork has what its parent opened, would meet itself: the second one keeps
-**    the POSIX lock, and does not ask.
+**  - DEADMAN-1 The OFD lock is taken before the POSIX lock is released. Both are shared: there is
+**    no moment without.
+**  - DEADMAN-2 SQLite checks this byte before it removes WAL and WAL-index
+**    (unixIsSharingShmNode()): so it finds a process that has lost all POSIX locks. It checks
+**    through the open file, which does not meet its own lock.
+**  - DEADMAN-3 A child made by fork() shares the open file. A parent that closes releases the lock
+**    for both. A parent that is killed does not, and while such a child lives, processes that
+**    close leave the WAL where it is, which harms nothing. In the child itself DEADMAN-4 holds.
+**  - DEADMAN-4 A process that has the WAL-index open a second time, as the child of a fork has
+**    what its parent opened, would meet its own lock: the second open keeps the POSIX lock, and
+**    does not check.
 */
 #ifndef F_OFD_GETLK
-# define F_OFD_GETLK 36       /* of Linux; <fcntl.h> shows them with _GNU_SOURCE */
+# define F_OFD_GETLK 36       /* of Linux; <fcntl.h> defines them with _GNU_SOURCE */
 # define F_OFD_SETLK 37
 #endif
 
@@ -28,7 +35,8 @@ static int plDeadman(unixShmNode *pNode, int eCmd, int eType, struct flock *pLoc
   return osFcntl(pNode->hShm, eCmd, pLock);
 }
 
-/* From here on the lock is the open file's; the mutex of all files is held. Where that cannot be, SQLite's own lock stays. */
+/* Moves the lock to the open file; the mutex of all files is held. If that fails, SQLite's own
+** lock stays. */
 static void plHoldIndex(unixShmNode *pNode){
   unixInodeInfo *pInode;
   struct flock f;
@@ -43,7 +51,8 @@ static void plHoldIndex(unixShmNode *pNode){
   (void)plDeadman(pNode, F_SETLK, F_UNLCK, &f);
 }
 
-/* It is about to be closed: its lock, and the claim (shm/locks.rs), are given up for those too who have inherited it (DEADMAN-3). */
+/* The WAL-index is about to be closed: releases its lock, and the claim (shm/locks.rs), also for
+** processes that have inherited it (DEADMAN-3). */
 static void plLetGoOfIndex(unixShmNode *pNode){
   struct flock f;
   if( pNode->iPlHeld!=iPlProcess ) return;
@@ -53,7 +62,7 @@ static void plLetGoOfIndex(unixShmNode *pNode){
   (void)osFcntl(pNode->hShm, F_OFD_SETLK, &f);
 }
 
-/* Does anybody else use it? (DEADMAN-2, DEADMAN-4) */
+/* True if another process uses it (DEADMAN-2, DEADMAN-4). */
 static int plIndexIsShared(unixShmNode *pNode){
   struct flock f;
   return !pNode->bPlSecond && plDeadman(pNode, F_OFD_GETLK, F_WRLCK, &f)==0 && f.l_type!=F_UNLCK;

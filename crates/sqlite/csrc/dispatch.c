@@ -1,36 +1,46 @@
 /*
 ** dispatch.c - the dispatch layer at the btree.h boundary.
 **
-** Included by the spliced amalgamation after btree.c, whose public functions of the lists named below are renamed to
-** sqlite3StockBtreeXxx. Everything after this point, and everything before it that sees btree.h alone, calls the wrappers.
+** The spliced amalgamation includes this file after btree.c. There the public functions named in
+** the lists below are renamed to sqlite3StockBtreeXxx. All code after this point, and all code
+** before it that sees btree.h alone, calls the wrappers.
 **
-** What happens to every function of btree.h when the handle is attached to a concurrent database (PL_BT) or the cursor
-** is a facade (PL_CSR). A: alternatives.txt, generated wrapper; S and R: the same, but only for cursors whose steps (PL_NEXT,
-** PL_PREV, PL_STEP for either) or rows (PL_ROW) are ours, because the others are stock cursors; H: handwritten.txt, wrapper in
-** csrc; -: stock code as it is, because it looks only at what facades and attached handles keep true.
+** What happens to every function of btree.h when the handle is attached to a concurrent database
+** (PL_BT) or the cursor is a facade (PL_CSR). A: alternatives.txt, generated wrapper; S and R: the
+** same, but only for cursors whose steps (PL_NEXT, PL_PREV, PL_STEP for either) or rows (PL_ROW)
+** are ours, because the others are stock cursors; H: handwritten.txt, wrapper in csrc; -: stock
+** code as it is, because it relies only on what facades and attached handles keep true.
 **
 **  Open                    -  a handle becomes concurrent when a transaction first sees the mark
 **  Close                   H  attach.c: leaves the session after the stock handle is gone
-**  SetCacheSize, SetSpillSize, SetMmapLimit, SetPageSize, GetPageSize, MaxPageCount, SecureDelete, GetReserve*, LastPage,
-**  GetAutoVacuum, SetAutoVacuum  -  properties of the base
-**  SetPagerFlags           H  attach.c: the user's level is for COMMIT; the base is never below NORMAL, nor alone (alone.c)
+**  SetCacheSize, SetSpillSize, SetMmapLimit, SetPageSize, GetPageSize, MaxPageCount, SecureDelete,
+**  GetReserve*, LastPage, GetAutoVacuum, SetAutoVacuum  -  properties of the base
+**  SetPagerFlags           H  attach.c: the user's level is for COMMIT; the base is never below
+**                             NORMAL, nor is a handle that works alone (alone.c)
 **  BeginTrans              H  attach.c finds the mark, transaction.c begins
 **  Commit, BeginStmt, TxnState   A  transaction.c
-**  CommitPhaseOne, CommitPhaseTwo, Rollback, Savepoint   H  fork.c: not of what a child has inherited; transaction.c
+**  CommitPhaseOne, CommitPhaseTwo, Rollback, Savepoint   H  fork.c: not for a handle that a child
+**                             has inherited; transaction.c
 **  TripAllCursors          A  position.c
-**  CreateTable, UpdateMeta  H  exclusive.c: refused for files that cannot be committed together (several.c); exclusive by nature
+**  CreateTable, UpdateMeta  H  exclusive.c: refused for files that cannot be committed together
+**                             (several.c); exclusive by nature
 **  DropTable, IncrVacuum, SetVersion   A  exclusive.c: exclusive by nature
 **  NewDb, CopyFile         -  backup and VACUUM, exclusive by then
-**  ClearTable              H  exclusive.c, as above; write.c: tombstones, or exclusive when large
+**  ClearTable              H  exclusive.c, like CreateTable; write.c: tombstones, or exclusive when
+**                             large
 **  ClearTableOfCursor      -  ephemeral tables only
-**  GetMeta                 -  OP_ReadCookie asks pages.c: BTREE_DATA_VERSION counts commits, not pages
-**  Checkpoint              H  pages.c: merges first; of a handle that has not joined without a lock between attempts
+**  GetMeta                 -  OP_ReadCookie calls pages.c: BTREE_DATA_VERSION counts commits, not
+**                             pages
+**  Checkpoint              H  pages.c: merges first; a handle that has not joined releases its
+**                             locks between attempts
 **  IntegrityCheck          A  pages.c: pages of the base, merged counts
-**  IsInBackup, Schema, SchemaLocked, LockTable, GetFilename, GetJournalname, Pager, IsReadonly, ClearCache, Sharable,
-**  ConnectionCount, Enter, Leave...   -
-**  Cursor                  H  cursor.c: opens a facade; several.c refuses files that cannot be committed together (TXN-6)
+**  IsInBackup, Schema, SchemaLocked, LockTable, GetFilename, GetJournalname, Pager, IsReadonly,
+**  ClearCache, Sharable, ConnectionCount, Enter, Leave...   -
+**  Cursor                  H  cursor.c: opens a facade; several.c refuses files that cannot be
+**                             committed together (TXN-6)
 **  CursorSize              H  cursor.c: room for one pointer behind the stock struct
-**  CursorZero, FakeValidCursor, CursorHasMoved, CursorIsValid, CursorIsValidNN   -  eState is kept true
+**  CursorZero, FakeValidCursor, CursorHasMoved, CursorIsValid, CursorIsValidNN   -  eState is kept
+**                             true
 **  CursorHasHint, CursorPin, CursorUnpin, IncrblobCursor   -  flags of the facade
 **  CursorHintFlags         H  cursor.c: keeps the marks
 **  CloseCursor             A  cursor.c
@@ -39,14 +49,15 @@
 **  Next, Previous, Eof     S  step.c
 **  CursorRestore           R  step.c
 **  TableMoveto, IndexMoveto   A  seek.c
-**  IntegerKey, PayloadSize, PayloadFetch, Payload, Offset, MaxRecordSize, RowCountEst   R  content.c
+**  IntegerKey, PayloadSize, PayloadFetch, Payload, Offset, MaxRecordSize,
+**  RowCountEst             R  content.c
 **  Count                   A  content.c
 **  PayloadChecked, PutData A  blob.c
 **  Insert, Delete          A  write.c
 **  TransferRow             H  write.c: either of its two cursors may be a facade
 **  CursorHint, CursorInfo, CursorList, SeekCount, ClosesWithCursor   -  test builds only
 **
-** Order of the files below: each uses those above it; forward declarations are where a cycle needs them.
+** The files below are in order: each uses those before it. Forward declarations break cycles.
 */
 
 static int plEscalate(Btree *p);
@@ -116,7 +127,8 @@ static int plWholeJournal(Btree *p);
 #include "ticket.c"
 #include "vtab.c"
 
-/* From here on these names in later files of SQLite (backup, dbstat, dbpage, pragma, main, vdbeapi) mean ours: see pages.c. */
+/* From here on these names in later files of SQLite (backup, dbstat, dbpage, pragma, main, vdbeapi)
+** mean our functions: see pages.c. */
 #define sqlite3PagerGet          plPagerGet
 #define sqlite3PagerWrite        plPagerWrite
 #define sqlite3PagerLockingMode  plPagerLockingMode

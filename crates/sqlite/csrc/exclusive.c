@@ -1,22 +1,26 @@
 /*
 ** exclusive.c - transactions on SQLite's own path (TXN-7): DDL, VACUUM, PRAGMA writes, bulk.
 **
-**   plEscalate()   for what the concurrent path cannot do, or what a lone bulk load does better here (engine):
-**                  reads told -> positions kept as keys -> engine: right, validation, everything merged ->
-**                  base read transaction ends -> stock write transaction at the newest base -> own writes replayed,
-**                  savepoint by savepoint -> facades become stock cursors
-**   commit         header stamped with what the engine says (FILE-4), stock commit, synced under FULL alone, engine told;
-**                  over several files the stock commit comes after the decision (several.c)
-**   rollback       stock rollback, engine told
+**  plEscalate()   for what the concurrent path cannot do, or what a lone bulk load does better here
+**                 (engine): reads go to the engine -> positions kept as keys -> engine: right,
+**                 validation, everything merged -> base read transaction ends -> stock write
+**                 transaction at the newest base -> own writes replayed, savepoint by savepoint ->
+**                 facades become stock cursors
+**  commit         header stamped with what the engine returns (FILE-4), stock commit, synced under
+**                 FULL alone, engine informed; over several files the stock commit comes after the
+**                 decision (several.c)
+**  rollback       stock rollback, engine informed
 **
 ** From escalation to the end the overlay is empty (HANDLE-2) and savepoints are the pager's.
 **
 ** Invariants
-**  - STOCK-1 Nothing of the concurrent transaction is lost or doubled by escalation: if it fails before the base was touched, the transaction
-**    goes on as it was; if it fails later, rcBroken lets only ROLLBACK through.
+**  - STOCK-1 Escalation neither loses nor doubles anything of the concurrent transaction: if it
+**    fails before the base was touched, the transaction goes on as it was; if it fails later,
+**    rcBroken lets only ROLLBACK through.
 **  - STOCK-2 A commit that changed pages carries the stamp (bStamped) in the same WAL transaction.
-**  - STOCK-3 Whatever changes a b-tree says which (PlTouched), or that it may be any, before the stamp is made: others go by it (EXCL-3 in
-**    txn/exclusive.rs). Who says nothing has changed any: a commit without a b-tree.
+**  - STOCK-3 Code that changes a b-tree records which one (PlTouched), or that it may be any,
+**    before the stamp is made: other transactions rely on it (EXCL-3 in txn/exclusive.rs). A commit
+**    that records no b-tree counts as having changed any.
 */
 
 /* What the replay of own writes works on. */
@@ -36,7 +40,7 @@ static int plReplayWrite(void *pCtx, uint32_t iRoot, const PlEntry *pEntry){
   return plApplyPut(&pR->apply, iRoot, pEntry);
 }
 
-/* Own writes go to the base, which this handle may write now. */
+/* Replays own writes into the base, which this handle may write now. */
 static int plReplayOwn(Btree *p){
   PlBtree *pPl = p->pPl;
   PlReplay r;
@@ -50,13 +54,15 @@ static int plReplayOwn(Btree *p){
   return rc;
 }
 
-/* Escalation, or taking a newer snapshot, failed after the base read transaction had ended. Nothing can be committed any more, and
-** nobody waits for it. No statement can read on: the base that is open from here on is not that of any snapshot, and plOpen() refuses. */
+/* Escalation, or taking a newer snapshot, failed after the base read transaction had ended. Nothing
+** can be committed any more, and no transaction waits for this one. No statement can read on: the
+** base that is open from here on is not that of any snapshot, and plOpen() refuses. */
 static int plBreak(Btree *p, int rc){
   PlBtree *pPl = p->pPl;
   PlCursor *pX;
   int bBusy = (rc & 0xff)==SQLITE_BUSY && rc!=SQLITE_BUSY_SNAPSHOT;
-  /* In a transaction BUSY says that it may go on. Of a COMMIT, where SQLite has set autoCommit, plCommitEnded() says so. */
+  /* In a transaction BUSY means that it may go on. In a COMMIT, where SQLite has set autoCommit,
+  ** plCommitEnded() says so. */
   if( bBusy && !p->db->autoCommit ) rc = plSayBroken(p);
   plBaseEnd(p);
   pl_exclusive_end(pPl->pConn, 0, 0);
@@ -110,7 +116,7 @@ static int plBecomeExclusive(Btree *p){
   if( pPl->eWrite==0 ) pPl->eWrite = PL_WRITE_QUEUED;
   pPl->bEarly = 0;
   for(pX=pPl->pCsr; pX; pX=pX->pNext){
-    /* The replay saw no cursor but its own, and noted that there is no blob handle. */
+    /* The replay saw no cursor but its own, and concluded that there is no blob handle. */
     if( pX->pOut->curFlags & BTCF_Incrblob ) p->hasIncrblobCur = 1;
     if( rc ) plTrip(pX, rc);
     else rc = plPassInstall(pX);
@@ -124,9 +130,10 @@ static int plEscalate(Btree *p){
   return rc;
 }
 
-/* Writes what the engine wants in the header of the base: fence, salt, generation. The commit then counts up from the counter of
-** changes that it found, though this connection has made the last one as well: belongs.rs tells states apart by it. Page 1 is written
-** once, with the commit: whoever has a transaction holds it. */
+/* Writes what the engine wants in the header of the base: fence, salt, generation. The commit then
+** increments the change counter that it found, though this connection has made the last change as
+** well: belongs.rs tells states apart by that counter. Page 1 is written once, with the commit:
+** every transaction holds it. */
 static int plStamp(Btree *p, const PlHeader *pHdr){
   MemPage *pPage1 = p->pBt->pPage1;
   int rc = sqlite3PagerWrite(pPage1->pDbPage);
@@ -149,20 +156,23 @@ static int plStampExclusive(Btree *p){
       &p->pPl->changed, &h));
   if( rc==SQLITE_OK ) rc = plStamp(p, &h);
   if( rc==SQLITE_OK ){
-    /* Of the last commit, though one that a full disk has stopped may have counted in page 1 already. */
+    /* Of the last commit: a commit that a full disk has stopped may have counted in page
+    ** 1 already. */
     memcpy(p->pBt->pPager->dbFileVers, p->pPl->aVers, sizeof(p->pPl->aVers));
     p->pPl->bStamped = 1;
   }
   return rc;
 }
 
-/* A failed sync of the base may have lost what an earlier commit under NORMAL left unsynced: the engine is told. */
+/* A failed sync of the base may have lost what an earlier commit under NORMAL left unsynced:
+** informs the engine. */
 static int plBaseSynced(Btree *p, int rc){
   if( rc==SQLITE_IOERR_FSYNC ) pl_base_sync_failed(p->pPl->pConn);
   return rc;
 }
 
-/* A full disk is met before the last frame of a commit, which makes it one, is written; unless that is written several times. */
+/* A full disk is met before the last frame of a commit, which completes it, is written; unless that
+** frame is written several times. */
 static int plExclusivePhaseOne(Btree *p, const char *zSuperJrnl){
   Pager *pPager = p->pBt->pPager;
   int rc = SQLITE_OK;
@@ -181,8 +191,9 @@ static int plExclusivePhaseOne(Btree *p, const char *zSuperJrnl){
   return rc;
 }
 
-/* The exclusive transaction is over; other statements may go on reading, in a snapshot of the state that it leaves: nobody else commits
-** before that is taken. If it cannot be taken they fail, not the COMMIT (ENDS-2 in transaction.c). */
+/* The exclusive transaction is over. Other statements may go on reading, in a snapshot of the state
+** that it leaves: no other transaction commits before that is taken. If it cannot be taken they
+** fail, not the COMMIT (ENDS-2 in transaction.c). */
 static void plLeaveExclusive(Btree *p, int bCommitted){
   PlBtree *pPl = p->pPl;
   Pager *pPager = p->pBt->pPager;
@@ -191,7 +202,7 @@ static void plLeaveExclusive(Btree *p, int bCommitted){
   if( bCommitted ) pPl->bBeside = 0;
   if( bCommitted && pWal ){
     u32 nNow = pPager->aStat[PAGER_STAT_WRITE];
-    /* sqlite3_db_status() may have set the count back. */
+    /* sqlite3_db_status() may have reset the count. */
     u32 nWritten = nNow>=pPl->nPageBefore ? nNow-pPl->nPageBefore : nNow;
     pl_exclusive_wal(pPl->pConn, pWal->hdr.mxFrame, AtomicLoad(&walCkptInfo(pWal)->nBackfill), p->pBt->pageSize, nWritten);
   }
@@ -228,7 +239,7 @@ static int plPreparedPhaseTwo(Btree *p){
   if( rc==SQLITE_OK ){
     rc = sqlite3StockBtreeCommitPhaseTwo(p, 1);
   }else{
-    /* The engine, or whoever comes next, does it by the pages. */
+    /* The engine, or the next process, commits it by the pages. */
     sqlite3_log(rc, "plait: a commit over several files is left to the engine for %s", sqlite3PagerFilename(pPager, 0));
     (void)sqlite3StockBtreeRollback(p, SQLITE_OK, 0);
   }
@@ -236,7 +247,7 @@ static int plPreparedPhaseTwo(Btree *p){
   return SQLITE_OK;
 }
 
-/* Its commit is in the WAL. A cursor that could not be saved fails by itself (plHardSave()). */
+/* The commit is in the WAL. A cursor that could not be saved fails by itself (plHardSave()). */
 static int plExclusivePhaseTwo(Btree *p, int bCleanup){
   PlBtree *pPl = p->pPl;
   int rc;
@@ -268,7 +279,8 @@ static int plExclusiveRollback(Btree *p, int tripCode, int writeOnly){
     if( p->db->nVdbeRead<=1 ){
       plEndRead(p);
     }else{
-      /* Other statements have no snapshot to read on in. As long as they are there no other one takes one, which they would read in. */
+      /* Other statements have no snapshot to read on in. While they are there no snapshot is taken,
+      ** since they would read in it. */
       pl_snapshot_end(pPl->pConn);
       plReadOn(p, SQLITE_ABORT_ROLLBACK);
       if( p->inTrans==TRANS_NONE ) (void)plBaseBegin(p, 0, 0);
@@ -279,7 +291,8 @@ static int plExclusiveRollback(Btree *p, int tripCode, int writeOnly){
   return rc;
 }
 
-/* ------------------------------------------------------------------ functions that are exclusive by nature */
+/* ------------------------------------------------------------------ functions that are exclusive
+** by nature */
 
 static int plBtreeCreateTable(Btree *p, Pgno *piTable, int flags){
   int rc = plWritable(p, 1);
@@ -313,8 +326,8 @@ static int plBtreeIncrVacuum(Btree *p){
   return sqlite3StockBtreeIncrVacuum(p);
 }
 
-/* VACUUM and backup put the pages of another database here and then set the version of a WAL database: the moment to
-** stamp, because they commit through the pager. */
+/* VACUUM and backup write the pages of another database here and then set the version of a WAL
+** database: the moment to stamp, because they commit through the pager. */
 static int plBtreeSetVersion(Btree *p, int iVersion){
   int rc = plWritable(p, 1);
   (void)iVersion;
@@ -324,7 +337,8 @@ static int plBtreeSetVersion(Btree *p, int iVersion){
   return plStampExclusive(p);
 }
 
-/* What changes a file without a cursor that writes: not beside another file that it cannot be committed with (several.c). */
+/* Functions that change a file without a cursor that writes: refused if the file cannot be
+** committed together with another one (several.c). */
 SQLITE_PRIVATE int sqlite3BtreeCreateTable(Btree *p, Pgno *piTable, int flags){
   int rc = plRefuseMixed(p);
   if( rc ) return rc;

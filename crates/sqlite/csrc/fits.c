@@ -1,24 +1,30 @@
 /*
-** fits.c - is the database file the one that the files beside it belong to?
+** fits.c - does the database file belong to the files next to it?
 **
-** Somebody may put another file in its place: rename one over it, remove it, or copy a backup into it. Then pages of one database
-** would be read, and written, with those of another.
+** Another file may come to be in its place: renamed over it, made after it was removed, or copied
+** into it from a backup. Then pages of one database would be read, and written, together with
+** those of another.
 **
-**   plFits()         the file and the WAL, by page 1 (belongs.rs). Before a stock handle goes on with a marked file, and before a
-**                    hidden connection or an exclusive transaction writes, a checkpoint brings pages into the file, or the fence is raised
-**                    in it.
-**   plClosesMisfit() the same before the last handle to close does so.
-**   plStillFits()    the same once more within a checkpoint, between its sync of the WAL and the pages.
-**   plLookAtFile()   the fence in the file, by a member of a session that has one: now and then.
-**   plRefuseMoved()  the name of the file, by a member that writes: now and then.
-**   plLocksLost()    the locks of a handle that works alone (alone.c): at the beginning of its transactions, and before it closes.
-**   plIndexGone()    the WAL-index of such a handle; plIndexStrange() that of a member of a session; plIndexRivalled() that of members whose
-**                    fence is lowered.
-**   plUnmarked()     a file that is not concurrent, where one has been of which processes still have the log open (session/aside.rs).
+**  plFits()         checks the file and the WAL, by page 1 (belongs.rs): before a stock handle
+**                   goes on with a marked file, and before a hidden connection or an exclusive
+**                   transaction writes, a checkpoint brings pages into the file, or the fence is
+**                   raised in it.
+**  plClosesMisfit() makes this check before the last handle closes.
+**  plStillFits()    makes it once more within a checkpoint, between the sync of the WAL and the
+**                   writes of the pages.
+**  plLookAtFile()   checks the fence in the file: a member of a session that has one, now and then.
+**  plRefuseMoved()  checks the name of the file: a member that writes, now and then.
+**  plLocksLost()    checks the locks of a handle that works alone (alone.c): when its transactions
+**                   begin, and before it closes.
+**  plIndexGone()    checks the WAL-index of such a handle; plIndexStrange() that of a member of a
+**                   session; plIndexRivalled() that of members whose fence is lowered.
+**  plUnmarked()     checks a file that is not concurrent, where processes may still have the log of
+**                   a concurrent one open (session/aside.rs).
 **
-** A handle that is refused forgets the WAL without a checkpoint: else its close would mix what must not be.
+** A handle that is refused forgets the WAL without a checkpoint: otherwise its close would mix
+** two databases.
 */
-#define PL_FIT_TRIES  20      /* milliseconds: another process may be at page 1 just now */
+#define PL_FIT_TRIES  20      /* milliseconds: another process may be writing page 1 */
 #define PL_LOOK_MS    10      /* between two looks of a handle at its file */
 
 static u32 plCoarseMs(void){
@@ -27,7 +33,7 @@ static u32 plCoarseMs(void){
   return (u32)((u64)t.tv_sec*1000 + (u64)t.tv_nsec/1000000);
 }
 
-/* Does the WAL-index say that the base is fenced? */
+/* True if the WAL-index says that the base is fenced. */
 static SQLITE_INLINE int plWalFenced(Wal *pWal){
   return pWal->hdr.iVersion==PL_WALINDEX_VERSION;
 }
@@ -35,13 +41,13 @@ static SQLITE_INLINE int plIndexFenced(Pager *pPager){
   return pPager->pWal && plWalFenced(pPager->pWal);
 }
 
-/* The same of a handle that has no transaction open, by the WAL-index as it is now. */
+/* True if the WAL-index as it is now says so, for a handle that has no transaction open. */
 static int plIndexFencedNow(Pager *pPager){
   Wal *pWal = pPager->pWal;
   return pWal && pWal->nWiData>0 && pWal->apWiData[0] && AtomicLoad(&walIndexHdr(pWal)->iVersion)==PL_WALINDEX_VERSION;
 }
 
-/* Names a page 1, whether it has the fence or not. Never 0. */
+/* A hash of page 1 that the fence does not change. Never 0. */
 static u32 plNote(const u8 *aPage1){
   u32 h = 0x811c9dc5;
   int i;
@@ -56,9 +62,10 @@ static int plIsNamed(int h){
   return osFstat(h, &st)==0 && st.st_nlink>0;
 }
 
-/* The WAL is as the checkpoint left it behind which the fence was lowered: its header alone is there (plLowerFence()). Stock SQLite in
-** locking_mode=EXCLUSIVE heeds no WAL-index; it is kept off by locks that POSIX may have dropped. It begins a WAL of its own, of which it leaves
-** frames, or nothing, and removes it when it closes. */
+/* True if the WAL is as the checkpoint left it after which the fence was lowered: nothing but its
+** header (plLowerFence()). Stock SQLite in locking_mode=EXCLUSIVE does not look at the WAL-index;
+** it is kept off by locks that POSIX may have dropped. It begins a WAL of its own, of which it
+** leaves frames, or nothing, and removes it when it closes. */
 static int plWalIsUntouched(Wal *pWal){
   i64 nByte = 0;
   if( walIndexHdr(pWal)->mxFrame!=0 ) return 1;     /* it is in use again (bury() in session.rs) */
@@ -66,21 +73,23 @@ static int plWalIsUntouched(Wal *pWal){
   return sqlite3OsFileSize(pWal->pWalFd, &nByte)==SQLITE_OK && nByte==WAL_HDRSIZE;
 }
 
-/* With this note, is a file with this page 1 the one in which the fence was lowered, as it was then? */
+/* True if a file with this page 1 is the one in which the fence was lowered, as it was then, by
+** this note. */
 static int plIsLowered(Wal *pWal, const u8 *aPage1, u32 iNote){
   return iNote==plNote(aPage1) && plWalIsUntouched(pWal);
 }
 
-/* The frames of the WAL that have page 1: the first, the last, and the newest that a checkpoint may have brought into the file; and
-** of which WAL, how many of its frames were looked at, and how many of them brought. */
+/* The frames of the WAL that have page 1: the first, the last, and the newest that a checkpoint may
+** have brought into the file. It also says of which WAL (its salts), how many of its frames were
+** looked at, and how many of those were in the file. */
 typedef struct PlFirstPages PlFirstPages;
 
 static int plReadFirstPage(Wal *pWal, u32 iFrame, u8 *aOut){
   return sqlite3OsRead(pWal->pWalFd, aOut, PL_FIRST_BYTES, walFrameOffset(iFrame, (int)pWal->szPage) + WAL_FRAME_HDRSIZE);
 }
 
-/* The same of a frame that is asked for again and again: the first one (iKept==0), or the one that was brought (1). What stands there stays
-** as long as what was found does. */
+/* Reads page 1 of a frame that is looked at often, and keeps it: the first such frame (iKept==0),
+** or the one that was brought (1). A frame keeps its content as long as what was found holds. */
 static int plKeptFirstPage(Wal *pWal, u32 iFrame, int iKept, u8 *aOut){
   PlFirstPages *pKnown = &pWal->plFirstPages;
   u8 *aKept = pKnown->aKept[iKept];
@@ -95,7 +104,7 @@ static int plKeptFirstPage(Wal *pWal, u32 iFrame, int iKept, u8 *aOut){
   return rc;
 }
 
-/* The header of the WAL-index as it is now; 0 if that is just being written. */
+/* Copies the header of the WAL-index as it is now. 0 if a process is just writing it. */
 static int plIndexHdrNow(Wal *pWal, WalIndexHdr *pOut){
   volatile WalIndexHdr *aHdr = walIndexHdr(pWal);
   WalIndexHdr other;
@@ -108,8 +117,8 @@ static int plIndexHdrNow(Wal *pWal, WalIndexHdr *pOut){
   return memcmp(aCksum, pOut->aCksum, sizeof(aCksum))==0;
 }
 
-/* The first and the last frame that has page 1 among those behind iFrom up to iTo; both stay as they are if none has. pAll, if
-** asked for: page 1 of each, 100 bytes each, oldest first. */
+/* Finds the first and the last frame that has page 1 among those after iFrom up to iTo; both stay
+** as they are if none has. pAll, if given: page 1 of each, 100 bytes each, oldest first. */
 static int plFirstPagesIn(Wal *pWal, u32 iFrom, u32 iTo, u32 *piFirst, u32 *piLast, sqlite3_str *pAll){
   int iHash = walFramePage(iFrom + 1);
   int rc = SQLITE_OK;
@@ -135,9 +144,11 @@ static int plFirstPagesIn(Wal *pWal, u32 iFrom, u32 iTo, u32 *piFirst, u32 *piLa
   return rc;
 }
 
-/* The frames of the WAL that have page 1: the first, the last, and the newest that a checkpoint may have brought into the file. A
-** commit in the WAL stays what it is until the WAL starts over, with other salts: so what was found is kept with the handle, and only
-** what has come since is looked at. Of a WAL-index that changes under the look nothing is kept. Who is told of a misfit by that asks again. */
+/* Finds the frames of the WAL that have page 1: the first, the last, and the newest that a
+** checkpoint may have brought into the file. A commit in the WAL stays what it is until the WAL
+** starts over, with other salts. So the handle keeps what was found and looks only at what has come
+** since. If the WAL-index changes under the look, nothing is kept; a caller that gets a misfit from
+** that tries again. */
 static int plFindFirstPages(Wal *pWal, u32 nBackfill, PlFirstPages *pFound, sqlite3_str *pAll){
   PlFirstPages *pKnown = &pWal->plFirstPages;
   WalIndexHdr hdr, after;
@@ -164,8 +175,9 @@ static int plFindFirstPages(Wal *pWal, u32 nBackfill, PlFirstPages *pFound, sqli
   return rc;
 }
 
-/* Does the file's page 1, at a, go with those frames? Mostly it is one of three, and the others need not be read: there is one for each
-** exclusive transaction since the WAL started over. */
+/* Checks the file's page 1, at a, against those frames. Mostly it belongs to one of three, and
+** the others need not be read: there is one for each exclusive transaction since the WAL
+** started over. */
 static int plFitsFew(Wal *pWal, u32 nBackfill, const u8 *a, int *pbNone){
   PlFirstPages found;
   u8 aPages[3*PL_FIRST_BYTES];
@@ -197,7 +209,7 @@ static int plFitsOnce(Wal *pWal, u8 *pbFenced){
   u8 a[PL_FIRST_BYTES];
   u32 nBackfill;
   int rc, bNone;
-  /* In this order: a checkpoint writes the file first and says so then. */
+  /* In this order: a checkpoint writes the file first and then says so. */
   nBackfill = AtomicLoad(&walCkptInfo(pWal)->nBackfill);
   sqlite3MemoryBarrier();
   rc = sqlite3OsRead(pWal->pDbFd, a, sizeof(a), 0);
@@ -207,9 +219,11 @@ static int plFitsOnce(Wal *pWal, u8 *pbFenced){
   sqlite3MemoryBarrier();
   rc = plFitsFew(pWal, nBackfill, a, &bNone);
   if( rc==PL_MISFIT && !bNone ) rc = plFitsAny(pWal, nBackfill, a, &bNone);
-  /* The WAL-index is that of another WAL: the file has a second name in this process, which is told by plAttach(). */
+  /* The WAL-index is that of another WAL: the file has a second name in this process. plAttach()
+  ** reports that. */
   if( rc==SQLITE_IOERR_SHORT_READ ) return SQLITE_OK;
-  /* Its page 1 is all that there is, and it has to have the fence, or to be the one in which it was lowered. */
+  /* The file's page 1 is all that there is: it has to have the fence, or to be the one in which the
+  ** fence was lowered. */
   if( rc==SQLITE_OK && bNone && plWalFenced(pWal) ){
     u32 iNote = AtomicLoad(&PL_LOWERED(pWal));
     if( iNote ? !plIsLowered(pWal, a, iNote) : !*pbFenced ) rc = PL_MISFIT;
@@ -224,7 +238,8 @@ static int plWalFits(Wal *pWal, u8 *pbFenced){
   return rc;
 }
 
-/* SQLITE_OK, PL_MISFIT, or a failure. A transaction is open. *pbFenced, if asked for: the file itself has the fence. */
+/* Returns SQLITE_OK, PL_MISFIT, or a failure. A transaction is open. *pbFenced, if given: the file
+** itself has the fence. */
 static int plFits(Pager *pPager, u8 *pbFenced){
   u8 bFenced = 0;
   int rc = pPager->pWal ? plWalFits(pPager->pWal, &bFenced) : SQLITE_OK;
@@ -232,14 +247,14 @@ static int plFits(Pager *pPager, u8 *pbFenced){
   return rc;
 }
 
-/* A checkpoint is about to write pages into the file, and has just waited for a sync of the WAL: long enough for somebody to have put
-** another file there since plFits(). */
+/* A checkpoint is about to write pages into the file. Since plFits() it has waited for a sync of
+** the WAL: long enough for another file to be put there. */
 static int plStillFits(Wal *pWal){
   u8 bFenced;
   return plWalFenced(pWal) ? plWalFits(pWal, &bFenced) : SQLITE_OK;
 }
 
-/* The same outside of a transaction. */
+/* plFits() outside of a transaction. */
 static int plFitsNow(Btree *p){
   int rc = sqlite3StockBtreeBeginTrans(p, 0, 0);
   if( rc==SQLITE_OK ){
@@ -268,7 +283,7 @@ static int plSayReplaced(Btree *p){
   pl_free(zText);
   return rc;
 }
-/* Who is in the way of raising the fence. */
+/* What is in the way of raising the fence. */
 enum { PLR_NOBODY, PLR_HAS_FILE, PLR_HAD_FILE };
 
 static char *plSayRival(int eRival, const char *zPath){
@@ -278,7 +293,8 @@ static char *plSayRival(int eRival, const char *zPath){
         "again", zPath);
 }
 
-/* The file is the one in which the fence was lowered, and its WAL is none that was emptied then: somebody has closed the file as the last. */
+/* True if the file is the one in which the fence was lowered, and its WAL is not the one that was
+** emptied then: another program has closed the file as the last. */
 static int plWalWasRemoved(Pager *pPager){
   u8 a[PL_FIRST_BYTES];
   return plIndexFencedNow(pPager) && !plWalIsUntouched(pPager->pWal) && sqlite3OsRead(pPager->fd, a, sizeof(a), 0)==SQLITE_OK
@@ -290,7 +306,8 @@ static int plSayMisfit(Btree *p){
   return plStash(p, SQLITE_CANTOPEN, plSayRival(PLR_HAD_FILE, sqlite3PagerFilename(p->pBt->pPager, 0)));
 }
 
-/* A stock handle whose transaction has found that its file does not fit (rc==PL_MISFIT), or could not find out. */
+/* For a stock handle whose transaction has found that its file does not fit (rc==PL_MISFIT), or
+** could not find out. */
 static int plRefuseFile(Btree *p, int rc){
   plBaseEnd(p);
   if( rc!=PL_MISFIT ) return rc;
@@ -298,14 +315,16 @@ static int plRefuseFile(Btree *p, int rc){
   return plSayMisfit(p);
 }
 
-/* The descriptor of a handle's WAL-index, or -1: not open, or not in a file of the operating system. */
+/* Returns the descriptor of a handle's WAL-index, or -1: not open, or not in a file of the
+** operating system. */
 static int plShmFile(Pager *pPager){
   sqlite3_file *pFd = pPager->fd;
   if( pPager->pWal==0 || pFd->pMethods!=&posixIoMethods || ((unixFile*)pFd)->pShm==0 ) return -1;
   return ((unixFile*)pFd)->pShm->pShmNode->hShm;
 }
 
-/* The lock by which others see that it is used is to be the open file's from here on. */
+/* From here on the lock that shows others that this process uses the WAL-index belongs to the open
+** file (deadman.c). */
 static void plHold(Btree *p){
   Pager *pPager = p->pBt->pPager;
   unixEnterMutex();
@@ -313,7 +332,8 @@ static void plHold(Btree *p){
   unixLeaveMutex();
 }
 
-/* A process with a lock on this byte of the WAL-index, which may be this one; 0: none has, -1: it cannot be told. */
+/* Returns a process with a lock on this byte of the WAL-index, perhaps this one. 0: none has;
+** -1: unknown. */
 static int plShmHolder(Pager *pPager, int iByte){
   struct flock f;
   int hShm = plShmFile(pPager);
@@ -325,12 +345,13 @@ static int plShmHolder(Pager *pPager, int iByte){
   f.l_len = 1;
   if( osFcntl(hShm, F_OFD_GETLK, &f) ) return -1;
   if( f.l_type==F_UNLCK ) return 0;
-  return f.l_pid>0 ? f.l_pid : -1;     /* of another pid namespace it is 0, of another machine negative */
+  return f.l_pid>0 ? f.l_pid : -1;     /* 0 in another pid namespace, negative on another machine */
 }
 
-/* The lock that anybody has on the database file, to read or to write: F_RDLCK, F_WRLCK, or F_UNLCK. *pbOwn: it is this process's, as far as is known. It is asked
-** as an open file of its own, since locks of a description meet those of the own process as well; a system on which they do not
-** (plWorkAlone() finds out) is not asked. */
+/* Returns the lock that any process has on the database file: F_RDLCK, F_WRLCK, or F_UNLCK. *pbOwn:
+** it is this process's, as far as is known. The query is that of an open file description, which
+** also meets the locks of its own process. On a system where it does not (plWorkAlone() finds out)
+** this is not called. */
 static int plLockThere(Pager *pPager, int *pbOwn){
   struct flock f;
   memset(&f, 0, sizeof(f));
@@ -343,9 +364,10 @@ static int plLockThere(Pager *pPager, int *pbOwn){
   return f.l_type;
 }
 
-/* Are the locks of this process on the database file gone: is there none, or one to write, of somebody else who has the file for himself? POSIX
-** gives them up when any descriptor of the file is closed, and so a second copy of SQLite in the process takes them away, or a program that
-** archives its own folder. */
+/* True if this process has lost its locks on the database file: there is no lock, or a write lock
+** of another process that has the file for itself. POSIX drops the locks when any descriptor of the
+** file is closed. A second copy of SQLite in the process does so, or a program that archives its
+** own folder. */
 static int plLocksGone(Pager *pPager){
   int bOwn = 0;
   int eLock;
@@ -354,7 +376,8 @@ static int plLocksGone(Pager *pPager){
   return eLock==F_UNLCK || (eLock==F_WRLCK && !bOwn);
 }
 
-/* Takes a lock to read. It would turn one to write of the own process into that: there is none (plLocksGone(), plStayLocked()). */
+/* Takes a read lock. It would turn a write lock of this process into a read lock: there is none
+** (plLocksGone(), plStayLocked()). */
 static int plTakeLock(Pager *pPager){
   struct flock f;
   memset(&f, 0, sizeof(f));
@@ -364,7 +387,7 @@ static int plTakeLock(Pager *pPager){
   f.l_len = SHARED_SIZE;
   return osFcntl(((unixFile*)pPager->fd)->h, F_SETLK, &f)==0;
 }
-/* Of one that is none of unixOpen()'s it is not known. */
+/* True also for a file that is not unixOpen()'s, of which it is not known. */
 static int plWalNamed(Pager *pPager){
   sqlite3_file *pWalFd = pPager->pWal->pWalFd;
   return pWalFd->pMethods!=&nolockIoMethods || plIsNamed(((unixFile*)pWalFd)->h);
@@ -374,7 +397,8 @@ static int plIndexNamed(Pager *pPager){
   return hShm>=0 && plIsNamed(hShm);
 }
 
-/* Takes them again, with which nobody can take the WAL for unused any more. 0: somebody has done that already, or is about to. */
+/* Takes the locks again, after which no process can take the WAL for unused. 0: another process has
+** done that already, or is about to. */
 static int plTakeLocks(Pager *pPager){
   return plTakeLock(pPager) && plIndexNamed(pPager) && plWalNamed(pPager);
 }
@@ -382,14 +406,16 @@ static int plLocksLost(Btree *p){
   return p->pPl && p->pPl->bAsksLocks && plLocksGone(p->pBt->pPager) && !plTakeLocks(p->pBt->pPager);
 }
 
-/* SQLite in locking_mode=EXCLUSIVE heeds no WAL-index: while the file has no fence nothing keeps it off but our locks, which POSIX may have dropped. Who
-** has come in the meantime goes on to write, whatever the file says. With a lock to read there is none; and who has been there, and has closed the
-** file, has removed the WAL. That is looked at each time, since the lock is there once it was taken. */
+/* SQLite in locking_mode=EXCLUSIVE does not look at the WAL-index: while the file has no fence
+** nothing keeps it off but our locks, which POSIX may have dropped. A program that has come in the
+** meantime goes on to write, whatever the file says. If a read lock can be had, no such program is
+** there; and one that has been there, and has closed the file, has removed the WAL. The WAL is
+** checked each time, since the lock says nothing about the past once it was taken. */
 static int plStayLocked(Pager *pPager, int *peRival){
   int bOwn, eLock;
   if( pPager->fd->pMethods!=&posixIoMethods ) return SQLITE_OK;
   eLock = plLockThere(pPager, &bOwn);
-  /* One to read may be another's: the own one is taken again. */
+  /* A read lock may be another process's: take our own again. */
   if( eLock==F_WRLCK || !plTakeLock(pPager) ){
     *peRival = PLR_HAS_FILE;
     return SQLITE_BUSY;
@@ -400,7 +426,8 @@ static int plStayLocked(Pager *pPager, int *peRival){
   }
   return SQLITE_OK;
 }
-/* Somebody has removed the WAL: nothing was done yet, and the next transaction opens it again, with locks. */
+/* Another program has removed the WAL: nothing was done yet, and the next transaction opens it
+** again, with locks. */
 static int plRefuseUnlocked(Btree *p){
   plBaseEnd(p);
   plForgetWal(p);
@@ -410,15 +437,17 @@ static int plRefuseUnlocked(Btree *p){
       sqlite3PagerFilename(p->pBt->pPager, 0)));
 }
 
-/* The inode of a handle's WAL-index; 0 if it has none that is a file. */
+/* Returns the inode of a handle's WAL-index; 0 if it has none that is a file. */
 static u64 plIndexInode(Pager *pPager){
   struct stat st;
   int hShm = plShmFile(pPager);
   return hShm>=0 && osFstat(hShm, &st)==0 ? (u64)st.st_ino : 0;
 }
 
-/* SQLITE_CANTOPEN: this handle has another WAL-index than the session. Somebody has removed the file while processes have it open, and who comes later makes a
-** new one: with two of them two would write frames over each other's, and a checkpoint would bring a part. Otherwise SQLITE_OK, or a failure. */
+/* SQLITE_CANTOPEN: this handle has another WAL-index than the session. The file was removed
+** while processes have it open, and later processes make a new one: with two of them, two
+** writers would write frames over each other's, and a checkpoint would bring a part. Otherwise
+** SQLITE_OK, or a failure. */
 static int plIndexStrange(Pager *pPager, const PlMarks *pMarks){
   u64 iInode = pMarks ? plIndexInode(pPager) : 0;
   int rc = iInode ? pl_marks_index(pMarks, iInode) : SQLITE_OK;
@@ -430,8 +459,10 @@ static char *plSayStrange(Pager *pPager){
       sqlite3PagerFilename(pPager, 0));
 }
 
-/* Has the WAL-index of a handle that works alone lost its name? Others may have made another one since, and written to the WAL by that, though it
-** is gone as well by now. That nothing is found under the name says nothing: the process may have changed its root directory. */
+/* True if the WAL-index of a handle that works alone has lost its name. Other processes may
+** have made another one since, and written to the WAL through that, though it may be gone as
+** well by now. Not finding a file under the name proves nothing: the process may have changed
+** its root directory. */
 static int plIndexGone(Pager *pPager){
   struct stat own, named;
   int hShm = plShmFile(pPager);
@@ -441,8 +472,9 @@ static int plIndexGone(Pager *pPager){
       && (named.st_ino!=own.st_ino || named.st_dev!=own.st_dev);
 }
 
-/* The same of any handle, and somebody has the other one open: stock SQLite, say, that has come to a file whose fence was lowered, and has read page 1.
-** It is asked as an open file of its own, with another program's locks in mind: see deadman.c. */
+/* True if that holds for any handle, and a process has the other WAL-index open: stock SQLite, say,
+** that has opened a file whose fence was lowered, and has read page 1. The query is that of an open
+** file description, with another program's locks in mind: see deadman.c. */
 static int plIndexRivalled(Pager *pPager){
   struct flock f;
   int hShm, bTaken;
@@ -459,8 +491,9 @@ static int plIndexRivalled(Pager *pPager){
   return bTaken;
 }
 
-/* A stock handle has begun a transaction on a marked file: does it go with its WAL, and is it still locked? That it fits one that works
-** alone on a resting file has only to know once. */
+/* A stock handle has begun a transaction on a marked file. Checks that the file belongs to its
+** WAL, and that it is still locked. A handle that works alone on a resting file checks the first
+** only once. */
 static int plLookOnce(Btree *p){
   int rc;
   if( p->bPlLooked && !plFenced(p->pBt) ){
@@ -473,29 +506,33 @@ static int plLookOnce(Btree *p){
   return SQLITE_OK;
 }
 
-/* sqlite3WalClose(), with the database locked so that nobody else is at it: the last to close brings the WAL into the file, and
-** removes it. Not so if the file is one that it does not go with. */
+/* sqlite3WalClose() has locked the database, so that no other process uses it: the last handle
+** to close brings the WAL into the file and removes it. True if the file does not belong to
+** the WAL. */
 static int plClosesMisfit(Wal *pWal){
   u8 bFenced;
   int bChanged = 0;
   if( !plWalFenced(pWal) ) return 0;
-  if( walIndexReadHdr(pWal, &bChanged) ) return 0;        /* the checkpoint, which is next, meets the same */
+  /* The checkpoint, which is next, fails alike. */
+  if( walIndexReadHdr(pWal, &bChanged) ) return 0;
   if( bChanged && pWal->pDbFd->pMethods->iVersion>=3 ) sqlite3OsUnfetch(pWal->pDbFd, 0, 0);
   return plWalFenced(pWal) && plWalFits(pWal, &bFenced)==PL_MISFIT;
 }
 
-/* Without its locks a handle that works alone cannot know that it is the last (ALONE-4), nor with a WAL-index in whose place there is another. */
+/* A handle that works alone cannot know that it is the last without its locks (ALONE-4), nor with a
+** WAL-index that another one has replaced. */
 static void plBeforeClose(Btree *p){
   if( p->inTrans!=TRANS_NONE || p->pPl==0 || !p->pPl->bAsksLocks ) return;
   if( plLocksLost(p) || plIndexGone(p->pBt->pPager) ) plForgetWal(p);
 }
 
-/* A stock handle has begun a transaction on a file without a mark: is there a reason to look closer? */
+/* A stock handle has begun a transaction on a file without a mark. True if there is a reason to
+** look closer. */
 static SQLITE_INLINE int plIsSuspect(Btree *p){
   return !p->bPlLooked || plIndexFenced(p->pBt->pPager);
 }
 
-/* It does. A log is looked for once. */
+/* A closer look at it. A log is looked for once. */
 static int plUnmarked(Btree *p){
   Pager *pPager = p->pBt->pPager;
   const char *zPath = sqlite3PagerFilename(pPager, 0);
@@ -528,7 +565,7 @@ static int plUnmarked(Btree *p){
   return rc;
 }
 
-/* Is it time for another look? What was found missing is looked at each time. */
+/* True if another look is due. What was found missing is looked for each time. */
 static int plLookIsDue(PlBtree *pPl, u32 *pMs){
   u32 ms = plCoarseMs();
   if( pPl->bAway==0 && ms-*pMs<PL_LOOK_MS ) return 0;
@@ -536,9 +573,11 @@ static int plLookIsDue(PlBtree *pPl, u32 *pMs){
   return 1;
 }
 
-/* A member reads, in an open transaction: under the fence the file itself says so, until something else is written into it; or it is the one
-** in which the fence was lowered. It does from the moment on in which the session says that it has one: the WAL, in which the fence comes first, may be ahead for as long as a
-** sync takes, or until the next write if who raised it was killed. */
+/* A member reads, in an open transaction. Under the fence the file itself says so, until another
+** file is written over it; or the file is the one in which the fence was lowered. This holds from
+** the moment when the session says that it has a fence: the WAL, in which the fence comes first,
+** may be ahead for as long as a sync takes, or until the next write if the process that raised the
+** fence was killed. */
 static int plLookAtFile(Btree *p){
   PlBtree *pPl = p->pPl;
   Pager *pPager = p->pBt->pPager;
@@ -549,7 +588,7 @@ static int plLookAtFile(Btree *p){
   if( !plLookIsDue(pPl, &pPl->msFile) ) return SQLITE_OK;
   for(nTry=0; nTry<PL_FIT_TRIES; nTry++){
     u32 eFence = PL_FENCE_NONE;
-    /* Each time: it comes and goes. */
+    /* Each time: the fence comes and goes. */
     rc = plFail(p, pl_fence(pPl->pConn, &eFence));
     if( rc || eFence==PL_FENCE_NONE ) return rc;
     rc = sqlite3OsRead(pPager->fd, a, sizeof(a), 0);
@@ -562,7 +601,8 @@ static int plLookAtFile(Btree *p){
   return plSayMisfit(p);
 }
 
-/* A member writes: the file has to be under its name, where the process can see that. What is open goes on to be readable. */
+/* A member writes: the file has to be under its name, where the process can see that. What is open
+** remains readable. */
 static int plRefuseMoved(Btree *p){
   PlBtree *pPl = p->pPl;
   Pager *pPager = p->pBt->pPager;

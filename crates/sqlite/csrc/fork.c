@@ -1,29 +1,37 @@
 /*
-** fork.c - a child made by fork() finds SQLite's static mutexes free, and is kept from what it has inherited.
+** fork.c - a child made by fork() finds SQLite's static mutexes free, and cannot use what it has
+** inherited.
 **
-** Inherited handles. Of a concurrent database they are refused in the child: the transaction that one may be in is its parent's, and so
-** are the writer's right and the locks. Programs that end or collect garbage in the child roll back and close what they find, without meaning to.
-**  - CHILD-1 An inherited handle begins, goes on with and commits no transaction: SQLITE_MISUSE.
-**  - CHILD-2 To roll back and to close one changes nothing: neither files nor shared memory, the WAL-index among it, nor locks. What it is made of stays as it
-**    is until the child ends: already to close one of its descriptors would take the locks of all connections that the child
-**    has opened itself.
-** One that nothing has been done with, of a database that its process had not worked with, is as good as new.
+** Inherited handles. The child may not use those of a concurrent database: an open transaction is
+** its parent's, and so are the writer's right and the locks. Programs that end or collect garbage
+** in the child roll back and close such handles without meaning to.
+**  - CHILD-1 An inherited handle begins, continues and commits no transaction: SQLITE_MISUSE.
+**  - CHILD-2 To roll back or to close an inherited handle changes nothing: neither files nor shared
+**    memory, the WAL-index among it, nor locks. Its parts stay as they are until the child ends:
+**    even closing one of its descriptors would drop the locks of all connections that the child has
+**    opened itself.
+** An unused handle, on a database that its process had not worked with, may be used like a new one.
 **
-** Locks. POSIX locks are a process's own: the child has none. But SQLite's VFS has noted which its process has, once for all connections of a
-** file (unixInodeInfo), and the child inherits the note. Who opens the database there would count on locks that it does not have,
-** and wait for what a thread of the parent had in that moment. So a new connection begins a
-** note of its own (findInodeInfo(), by iPlOwner), and the inherited one is left to those that it belongs to. In other modes all is as in SQLite.
-** A handle that another thread of the parent has in its first transaction in that moment may be about to find that the database is a
-** concurrent one, and has locks already: the child takes it for one (nPlFirst). Processes are told apart by the number of forks
-** between them (iPlProcess); one made by the bare system call, without pthread_atfork(), is not.
+** Locks. POSIX locks belong to a process: the child has none. But SQLite's VFS records the locks of
+** its process, once for all connections of a file (unixInodeInfo), and the child inherits the
+** record. A new connection there would count on locks that the child does not have, and wait for
+** what a thread of the parent held at the fork. So a new connection begins a record of its own
+** (findInodeInfo(), by iPlOwner), and the inherited one is left to the handles that it belongs to.
+** In other modes all is as in SQLite. A handle that another thread of the parent has in its first
+** transaction at the fork may be about to find that the database is concurrent, and has locks
+** already: the child treats its file as concurrent (nPlFirst). Processes differ by the number of
+** forks between them (iPlProcess); a child made by the bare system call, without pthread_atfork(),
+** does not.
 **
-** Mutexes. In the child only the thread lives that has called fork(). A static mutex (of the memory statistics, the page cache, the list of open
-** files) that another thread held in that moment stays held there for ever, and the child hangs in its first sqlite3_open(). Programs
-** with one thread know no such thing, and a merge (engine/src/upkeep/pressure.rs) must not bring it to them. So whoever forks holds these mutexes
-** while it does.
+** Mutexes. Only the thread that has called fork() lives in the child. A static mutex (of the memory
+** statistics, the page cache, the list of open files) that another thread held at the fork stays
+** held there for ever, and the child hangs in its first sqlite3_open(). Programs with one thread do
+** not have this problem, and a merge in a thread (engine/src/upkeep/pressure.rs) must not give it
+** to them. So a thread that forks holds these mutexes during the fork.
 **
-** They are taken in the order in which SQLite's own code nests them. An application may configure mutexes that cannot be tried, or fork
-** within something that holds one: nobody waits for longer than PL_FORK_NAPS, and what was not had stays as stock SQLite would leave it.
+** It takes them in the order in which SQLite's own code nests them. An application may configure
+** mutexes that cannot be tried, or fork within something that holds one. So it waits for no longer
+** than PL_FORK_NAPS, and a mutex that it did not get stays as stock SQLite would leave it.
 */
 #include <pthread.h>
 
@@ -34,7 +42,7 @@ static const u8 aPlForkId[] = {
   SQLITE_MUTEX_STATIC_VFS3, SQLITE_MUTEX_STATIC_LRU, SQLITE_MUTEX_STATIC_PMEM, SQLITE_MUTEX_STATIC_MEM
 };
 
-/* The turn to fork, and what who has it holds. */
+/* The turn to fork, and the mutexes that its holder holds. */
 static pthread_mutex_t plForkTurn = PTHREAD_MUTEX_INITIALIZER;
 static sqlite3_mutex *aPlForkHeld[ArraySize(aPlForkId)];
 
@@ -69,7 +77,8 @@ static void plAfterFork(void){
   pthread_mutex_unlock(&plForkTurn);
 }
 
-/* In the child, where nobody else is. The list of files is whole if the mutex was had that whoever changes it has. */
+/* In the child, where no other thread runs. The list of files is whole if the parent held the mutex
+** under which it changes. */
 static void plAfterForkInChild(void){
   sqlite3_mutex *pHeld = 0;
   unixInodeInfo *pInode;
@@ -84,7 +93,7 @@ static void plAfterForkInChild(void){
   plAfterFork();
 }
 
-/* The first transaction of a handle begins, or has begun. */
+/* Counts a first transaction of a handle as it begins (n>0) and as it has begun (n<0). */
 static void plCountFirst(Btree *p, int n){
   sqlite3_file *pFd = p->pBt->pPager->fd;
   unixInodeInfo *pInode = pFd->pMethods==&posixIoMethods ? ((unixFile*)pFd)->pInode : 0;
@@ -92,7 +101,7 @@ static void plCountFirst(Btree *p, int n){
   if( pInode ) __atomic_add_fetch(&pInode->nPlFirst, n, __ATOMIC_RELAXED);
 }
 
-/* From here on a child that opens this file opens it anew. */
+/* From here on a child that opens this file begins a record of its own. */
 static void plMarkInode(Btree *p){
   sqlite3_file *pFd = p->pBt->pPager->fd;
   unixInodeInfo *pInode = pFd->pMethods==&posixIoMethods ? ((unixFile*)pFd)->pInode : 0;
@@ -102,7 +111,7 @@ static void plMarkInode(Btree *p){
   unixLeaveMutex();
 }
 
-/* Is this handle one of a process that has forked this one? */
+/* True if this handle was inherited by fork(). */
 static SQLITE_INLINE int plInherited(Btree *p){
   sqlite3_file *pFd = p->pBt->pPager->fd;
   unixInodeInfo *pInode;
@@ -116,7 +125,8 @@ static SQLITE_NOINLINE PL_COLD int plRefuseInherited(Btree *p){
   return plStash(p, SQLITE_MISUSE, sqlite3_mprintf("this connection was opened before fork(); open a new one in the child process"));
 }
 
-/* Of handles that have met a concurrent file; for the others each of the wrappers is a test, as those that are generated. */
+/* For handles that have met a concurrent file. For other handles each wrapper is one test, like the
+** generated ones. */
 static SQLITE_NOINLINE int plCommitPhaseOneHere(Btree *p, const char *zSuperJrnl){
   if( sqlite3BtreeTxnState(p)==SQLITE_TXN_WRITE && plInherited(p) ) return plRefuseInherited(p);
   return PL_BT(p) ? plBtreeCommitPhaseOne(p, zSuperJrnl) : sqlite3StockBtreeCommitPhaseOne(p, zSuperJrnl);
@@ -148,7 +158,7 @@ SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeSavepoint(Btree *p, int op, int iSa
   return PL_UNLIKELY(p!=0 && p->pPl!=0) ? plSavepointHere(p, op, iSavepoint) : sqlite3StockBtreeSavepoint(p, op, iSavepoint);
 }
 
-/* From the first transaction of a connection on. */
+/* Installs the fork handlers, before the first transaction of a connection. */
 static void plMindForks(void){
   static int bMinded = 0;
   sqlite3_mutex *pMutex = sqlite3MutexAlloc(SQLITE_MUTEX_STATIC_MAIN);

@@ -1,22 +1,25 @@
 /*
 ** frame.c - frames of the base's WAL, many in one write.
 **
-** Included by the spliced wal.c. SQLite writes the header of a frame and its page one after the other. What a call costs
-** depends little on its length, and a bulk load and a merge do little else. So walFrames() gathers the frames that follow each
-** other in the file, and writes them before it does anything that relies on them.
+** The spliced wal.c includes this file. SQLite writes the header of a frame and its page in two
+** calls. The cost of a call depends little on its length, and a bulk load and a merge do little
+** else. So walFrames() gathers frames that are adjacent in the file, and writes them before it
+** does anything that relies on them.
 **
-** Invariant: PlFrames.n is 0 whenever walFrames() begins to write frames, and after it has written them.
+** Invariant: PlFrames.n is 0 whenever walFrames() begins to write frames, and after it has
+** written them.
 */
 #define PL_FRAME_PAGE 4096     /* largest page that is gathered */
 #define PL_FRAMES_MAX 16
 
 struct PlFrames {
   sqlite3_int64 iOffset;       /* where a[] goes */
-  int n;                       /* bytes of it that are in use */
+  int n;                       /* bytes of a[] in use */
   u8 a[PL_FRAMES_MAX*(WAL_FRAME_HDRSIZE + PL_FRAME_PAGE)];
 };
 
-/* Where frames are gathered, empty; 0 where they are not: in SQLite's own modes, or out of memory. */
+/* Returns the empty buffer for frames. 0: frames are not gathered, in SQLite's own modes or out
+** of memory. */
 static struct PlFrames *plFramesOf(Wal *pWal, int szPage){
   if( pWal->pPlMarks==0 || szPage>PL_FRAME_PAGE ) return 0;
   if( pWal->pPlFrames==0 ) pWal->pPlFrames = sqlite3_malloc(sizeof(struct PlFrames));

@@ -1,15 +1,18 @@
 /*
 ** inner.c - the stock cursor on the base that belongs to a facade.
 **
-** It is opened when the base is first needed. While the overlay has nothing for its root, the facade is that cursor. When the
-** overlay has something, or gets it, the cursor moves to PlCursor.inner with its place, and the facade becomes the
-** front of the merge. On the concurrent path it only reads, and since the base does not change under a
-** read transaction it keeps its place whatever this transaction writes.
+** The stock cursor is opened when the base is first needed. While the overlay has nothing for
+** its root, the facade is that cursor. When the overlay has something, or gets it, the cursor
+** moves to PlCursor.inner with its place, and the facade becomes the front of the merge. On
+** the concurrent path the stock cursor only reads. Since the base does not change under a read
+** transaction, it keeps its place whatever this transaction writes.
 **
-** Invariant: an open stock cursor is in pBt->pCursor, and closed before its base transaction ends.
+** Invariant: an open stock cursor is in pBt->pCursor, and is closed before its base
+** transaction ends.
 */
 
-#define PL_KEEP_FLAGS (BTCF_Incrblob|BTCF_Pinned)   /* belong to the facade, wherever the stock cursor is */
+/* Belong to the facade, wherever the stock cursor is. */
+#define PL_KEEP_FLAGS (BTCF_Incrblob|BTCF_Pinned)
 
 static void plDropIter(PlCursor *pX){
   if( pX->pIter ){
@@ -19,7 +22,7 @@ static void plDropIter(PlCursor *pX){
   pX->eOver = PLO_UNSYNC;
 }
 
-/* The same when the facade closes: the next one of this PlCursor gets it. */
+/* The facade closes: keeps the iterator for the next facade of this PlCursor. */
 static void plSpareIter(PlCursor *pX){
   if( pX->pSpare ){
     plDropIter(pX);
@@ -76,7 +79,7 @@ static SQLITE_INLINE int plInnerOpen(PlCursor *pX){
   return pX->pIn ? SQLITE_OK : plStockOpen(pX, &pX->inner);
 }
 
-/* Closes the stock cursor; the facade is a front without one then. */
+/* Closes the stock cursor. The facade is then a front without one. */
 static void plStockClose(PlCursor *pX){
   BtCursor *pIn = pX->pIn;
   pX->pIn = 0;
@@ -99,7 +102,8 @@ static void plStockAside(PlCursor *pX){
   plFront(pX);
 }
 
-/* The next step of a PLC_PURE cursor is ours if what it reads is recorded and no range follows it yet. */
+/* The next step of a PLC_PURE cursor is ours if its reads are recorded and no range follows
+** it yet. */
 static SQLITE_INLINE void plMarkPure(PlCursor *pX){
   if( pX->pPl->bTrack ){
     pX->pOut->hints |= PLH_Next|PLH_Prev;
@@ -122,7 +126,8 @@ static int plGoPure(PlCursor *pX){
   return SQLITE_OK;
 }
 
-/* The whole payload of the stock cursor's row: on its page, or copied to aTmp with room for overreads. */
+/* Returns the whole payload of the stock cursor's row: on its page, or copied to aTmp with room
+** for overreads. */
 static int plInnerPayload(PlCursor *pX, const u8 **pa, u32 *pn){
   u32 n = sqlite3StockBtreePayloadSize(pX->pIn);
   u32 nLocal = 0;
@@ -141,7 +146,8 @@ static int plInnerPayload(PlCursor *pX, const u8 **pa, u32 *pn){
   return rc;
 }
 
-/* Encodes the key of the stock cursor's row into baseKey, from the part of the record on its page if that is enough. */
+/* Encodes the key of the stock cursor's row into baseKey, from the part of the record on its page
+** if that is enough. */
 static int plInnerKey(PlCursor *pX){
   const u8 *a;
   u32 n, nLocal = 0;
@@ -159,7 +165,7 @@ static int plInnerKey(PlCursor *pX){
   return rc;
 }
 
-/* K of an index: where its bytes are. */
+/* Returns where the bytes of an index's K are. */
 static int plKey(PlCursor *pX, const u8 **pa, u32 *pn){
   int rc = SQLITE_OK;
   if( pX->bKey ){
@@ -181,7 +187,7 @@ static int plKey(PlCursor *pX, const u8 **pa, u32 *pn){
   return rc;
 }
 
-/* Compares the stock cursor's row with K: <0 the row lies before. */
+/* Compares the stock cursor's row with K: <0 if the row is before K. */
 static int plInnerVsKey(PlCursor *pX, int *pc){
   const u8 *a;
   u32 n;
@@ -197,8 +203,9 @@ static int plInnerVsKey(PlCursor *pX, int *pc){
   return rc;
 }
 
-/* The stock cursor's row of an index, whose record lies on its page, compared with the record of look: to encode a key costs more. An
-** entry of an index always has its record, deleted ones too. */
+/* Compares the stock cursor's row of an index, whose record is on its page, with the record of
+** look: encoding a key would cost more. An entry of an index always has its record, deleted
+** ones too. */
 static int plInnerVsRecord(PlCursor *pX, const u8 *a, u32 n, int *pc){
   KeyInfo *pInfo = pX->pOut->pKeyInfo;
   UnpackedRecord *pKey = pX->pLook;
@@ -216,7 +223,7 @@ static int plInnerVsRecord(PlCursor *pX, const u8 *a, u32 n, int *pc){
   return pKey->errCode ? SQLITE_CORRUPT_PGNO(pX->pOut->pgnoRoot) : SQLITE_OK;
 }
 
-/* Compares the stock cursor's row with the overlay entry that the iterator stands on. */
+/* Compares the stock cursor's row with the overlay entry that the iterator is on. */
 static int plInnerVsLook(PlCursor *pX, int *pc){
   const u8 *a;
   u32 n, nLocal = 0;
@@ -230,7 +237,7 @@ static int plInnerVsLook(PlCursor *pX, int *pc){
   n = sqlite3StockBtreePayloadSize(pX->pIn);    /* before the fetch, which relies on it */
   a = sqlite3StockBtreePayloadFetch(pX->pIn, &nLocal);
   if( nLocal==n && pX->look.nRec>0 ){
-    /* A deleted entry comes with the record that it hides, as it is. */
+    /* A deleted entry has the record that it hides, unchanged. */
     if( n==pX->look.nRec && memcmp(a, pX->look.rec, n)==0 ){
       *pc = 0;
       return SQLITE_OK;
@@ -242,7 +249,7 @@ static int plInnerVsLook(PlCursor *pX, int *pc){
   return rc;
 }
 
-/* Steps the stock cursor and tells whether it still stands on a row. */
+/* Steps the stock cursor. *pbRow: it is still on a row. */
 static int plInnerStep(PlCursor *pX, int dir, int *pbRow){
   int rc;
   pX->bBaseKey = 0;
@@ -251,8 +258,8 @@ static int plInnerStep(PlCursor *pX, int dir, int *pbRow){
   return rc==SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* Moves the stock cursor to K (a table's rowid, or an index record in aRec). *pRes as sqlite3BtreeTableMoveto; it is not
-** valid when the base is empty. */
+/* Moves the stock cursor to K (a table's rowid, or an index record in aRec). *pRes as
+** sqlite3BtreeTableMoveto. The cursor is not VALID when the base is empty. */
 static int plInnerSeek(PlCursor *pX, int *pRes){
   int rc = plInnerOpen(pX);
   *pRes = -1;

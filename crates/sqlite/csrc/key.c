@@ -1,12 +1,13 @@
 /*
 ** key.c - keys of the engine from SQLite's records and back.
 **
-** A key is a byte string compared with memcmp (engine.h). For a table it is the rowid. For an index it is
-** made of the first nKeyField fields: KeyInfo.nKeyField is what makes an entry unique, so that
-** unique indexes on NOT NULL columns and WITHOUT ROWID tables have keys without their other columns.
+** A key is a byte string compared with memcmp (engine.h). For a table it is the rowid. For an index
+** it is made of the first nKeyField fields: KeyInfo.nKeyField is what makes an entry unique, so
+** that unique indexes on NOT NULL columns and WITHOUT ROWID tables have keys without their other
+** columns.
 **
-** The shape of a key (collation and direction per field) is computed once per open cursor, when first needed:
-** a cursor that only ever meets the base needs none.
+** The shape of a key (collation and direction per field) is computed once per open cursor, when
+** first needed: a cursor that only ever meets the base needs none.
 */
 
 static void plEncodeRowid(u8 *aKey, i64 iRowid){
@@ -68,7 +69,8 @@ static int plEncodeRecord(PlCursor *pX, const u8 *aRec, u32 nRec, PlBuf *pBuf){
   return pl_encode_record(aRec, nRec, pX->aShape, (u32)pX->nShape, pX->pOut->pKeyInfo->enc, pBuf);
 }
 
-/* One SQL value as the engine takes it. A text in another encoding than the database's is converted in place. */
+/* Converts one SQL value for the engine. A text in another encoding than the database's is
+** converted in place. */
 static int plValueOf(Mem *pMem, u8 enc, PlValue *pV){
   memset(pV, 0, sizeof(*pV));
   if( pMem->flags & MEM_Null ){
@@ -124,7 +126,7 @@ static void plUnpackTo(UnpackedRecord *pKey, const u8 *aRec, u32 nRec){
   sqlite3VdbeRecordUnpack((int)nRec, aRec, pKey);
   pKey->default_rc = 0;
 }
-/* The same into a new one; free with sqlite3DbFree. */
+/* Unpacks into a new search key; free with sqlite3DbFree. */
 static UnpackedRecord *plUnpack(KeyInfo *pInfo, const u8 *aRec, u32 nRec){
   UnpackedRecord *pKey = sqlite3VdbeAllocUnpackedRecord(pInfo);
   if( pKey ) plUnpackTo(pKey, aRec, nRec);
@@ -138,7 +140,8 @@ static int plCompareBytes(const u8 *a, u32 na, const u8 *b, u32 nb){
   return na<nb ? -1 : na>nb;
 }
 
-/* Turns a prefix into the smallest byte string behind everything that has it as prefix; 0 if there is none. */
+/* Turns a prefix into the smallest byte string after everything that has it as prefix; 0 if there
+** is none. */
 static int plSuccessor(PlBuf *pBuf){
   while( pBuf->n>0 && pBuf->p[pBuf->n-1]==0xff ) pBuf->n--;
   if( pBuf->n==0 ) return 0;

@@ -1,16 +1,21 @@
 /*
 ** lent.c - one descriptor of a file for several of this process's handles.
 **
-** Included by the spliced os_unix.c. A program with a database for each tenant has few descriptors for each. The hidden connection (base.c), and who
-** syncs the WAL ahead of the log (engine/src/log/before.rs), work on files that a connection of the application has open: they borrow its descriptors.
-** So they need none where none is left, or where the process may not open the file any more.
+** The spliced os_unix.c includes this file. A program with a database for each tenant has few
+** descriptors for each. The hidden connection (base.c), and a thread that syncs the WAL ahead of
+** the log (engine/src/log/before.rs), work on files that a connection of the application has open:
+** they borrow its descriptors. So they work where no descriptor is left, or where the process may
+** not open the file any more.
 **
-**  - LENT-1 A descriptor that is lent is closed by the last who uses it, whoever has opened it. SQLite reads and writes at places that it names, so
-**    that nobody moves another's position, and its locks on a file are the process's, through whichever descriptor they were taken.
-**  - LENT-2 To borrow is to open: by a name that leads to this very file, for reading and writing. Where that fails the file is opened.
-**  - LENT-3 The child of a fork borrows nothing of its parent's (fork.c).
-**  - LENT-4 The kernel tells each open file once that a page was lost. Those who share one sync one after the other, and what one was told all are told
-**    from then on: nobody takes pages for written of which another one knows that they are not.
+**  - LENT-1 The last user of a shared descriptor closes it, whichever handle has opened it. SQLite
+**    reads and writes at explicit offsets, so no user moves another's position. Its locks on a file
+**    are the process's, through whichever descriptor they were taken.
+**  - LENT-2 Borrowing is like opening: by a name that leads to this very file, for reading and
+**    writing. If it fails the file is opened.
+**  - LENT-3 The child of a fork borrows no descriptor of its parent's (fork.c).
+**  - LENT-4 The kernel reports a lost page once per open file. The users of one sync one after the
+**    other, and a failure of one sync fails all later ones: no user takes pages for written that
+**    another knows to be lost.
 */
 #include <pthread.h>
 
@@ -20,26 +25,28 @@ struct PlLent {
   ino_t iIno;
   u64 iOwner;            /* iPlProcess */
   int h;
-  int nUse;              /* handles that use it, who has opened it among them */
-  pthread_mutex_t syncs; /* held by the one that syncs; nothing is waited for under it but the disk */
-  int bFailed;           /* a sync has: under that mutex */
+  int nUse;              /* handles that use it, the one that has opened it among them */
+  /* Held during a sync; no wait happens under it but for the disk. */
+  pthread_mutex_t syncs;
+  int bFailed;           /* a sync has failed; under that mutex */
   PlLent *pNext;
 };
 
 static PlLent *pPlAllLent = 0;
-static pthread_mutex_t plLentMutex = PTHREAD_MUTEX_INITIALIZER;   /* a leaf: nothing is called under it; whoever forks holds it */
+/* A leaf: nothing is called under it; a thread that forks holds it. */
+static pthread_mutex_t plLentMutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* Does the file that this thread opens borrow? */
+/* True while this thread opens a file that is to borrow. */
 static __thread int bPlBorrows = 0;
 
-/* The mutex is held. */
+/* Finds the lent descriptor of a file. The mutex is held. */
 static PlLent *plFindLent(const struct stat *pStat){
   PlLent *p = pPlAllLent;
   while( p && (p->iDev!=pStat->st_dev || p->iIno!=pStat->st_ino || p->iOwner!=iPlProcess) ) p = p->pNext;
   return p;
 }
 
-/* From here on others may borrow the descriptor, unless there is another one of this file already. */
+/* Lets others borrow the descriptor from here on, unless one of this file is lent already. */
 static void plLend(unixFile *pFile){
   PlLent *pNew;
   struct stat st;
@@ -63,7 +70,8 @@ static void plLend(unixFile *pFile){
   sqlite3_free(pNew);
 }
 
-/* One that is lent of the file with this name, or 0 (LENT-2). A link is not followed, as SQLite follows none. */
+/* Returns the lent descriptor of the file with this name, or 0 (LENT-2). It follows no link, as
+** SQLite follows none. */
 static PlLent *plBorrow(const char *zName){
   PlLent *p;
   struct stat st;
@@ -75,7 +83,7 @@ static PlLent *plBorrow(const char *zName){
   return p;
 }
 
-/* Somebody uses it no more. True if others do; else it is for the caller to close. */
+/* A user is done. True if others remain; else the caller closes the descriptor. */
 static int plGiveBack(PlLent *p){
   PlLent **pp = &pPlAllLent;
   int bUsed;
@@ -95,7 +103,7 @@ static int plGiveBack(PlLent *p){
 
 static int full_fsync(int, int, int);
 
-/* LENT-4. As full_fsync(): 0, or errno says why not. */
+/* LENT-4. Like full_fsync(): 0, or errno says why not. */
 static int plSyncLent(PlLent *p, int h, int bFull, int bDataOnly){
   int rc, e;
   pthread_mutex_lock(&p->syncs);
@@ -111,7 +119,8 @@ static int plSync(unixFile *pFile, int bFull, int bDataOnly){
   return full_fsync(pFile->h, bFull, bDataOnly);
 }
 
-/* A file is being opened: its descriptor, if there is one (fd) or it is borrowed, else -1. */
+/* A file is being opened. Returns its descriptor, if there is one (fd) or one can be borrowed,
+** else -1. */
 static int plOpenBorrowed(unixFile *pFile, const char *zName, int flags, int fd){
   pFile->bPlBorrows = (u8)bPlBorrows;
   if( fd>=0 || !bPlBorrows || (flags & SQLITE_OPEN_READWRITE)==0 ) return fd;
@@ -119,7 +128,7 @@ static int plOpenBorrowed(unixFile *pFile, const char *zName, int flags, int fd)
   return pFile->pPlLent ? pFile->pPlLent->h : -1;
 }
 
-/* A file lets go of its descriptor h. True if others go on with that (LENT-1). */
+/* A file gives up its descriptor h. True if others still use it (LENT-1). */
 static int plLetGo(unixFile *pFile, int h){
   PlLent *p = pFile ? pFile->pPlLent : 0;
   if( p==0 || p->h!=h ) return 0;

@@ -1,17 +1,21 @@
 /*
 ** map.c - the key-value API of plait.h: maps, and the small programs that they run.
 **
-** Included after vdbeblob.c, whose way it goes: a map owns programs of the virtual machine that no SQL was compiled to.
+** Included after vdbeblob.c, whose method it uses: a map owns programs of the virtual machine that
+** were not compiled from SQL.
 **
-**     Transaction   begins, waits, opens the statement journal, and checks that the schema is the one that this was made for
+**     Transaction   begins, waits, opens the statement journal, and checks that the schema is the
+**                   one that the program was made for
 **     TableLock
-**     Open...       0: the table, or the primary key of one WITHOUT ROWID. 1: the index of a primary key beside rowids
+**     Open...       0: the table, or the primary key of one WITHOUT ROWID. 1: the index of a
+**                   primary key next to rowids
 **     Function      plMapCall(): does the operation, directly on the b-tree cursors
 **     Halt          commits
 **
-** So all that surrounds a statement (busy handling, interrupt, autocommit, hooks, savepoints, what concurrent mode does for statements
-** of either kind) is the code that every statement runs. An operation that reads and writes is one write statement: in
-** autocommit it has the right to write before it reads, and is in conflict with nobody.
+** So everything around a statement (busy handling, interrupt, autocommit, hooks, savepoints, what
+** concurrent mode does for reads and writes) is the code that every statement runs. An operation
+** that reads and writes is one write statement: in autocommit it has the right to write before it
+** reads, and conflicts with no other transaction.
 **
 ** Files:   map.c        programs, opening and closing
 **          map_shape.c  what a table is to a map
@@ -24,22 +28,25 @@
 **          map_walk.c   the operations on ranges; cursors
 **          map_load.c   the bulk loader
 **
-** How the function is asked again. It answers with a number in the program's register 1:
+** How the function is called again. It returns a number in the program's register 1:
 **
 **     PLM_DONE    the operation is done
-**     PLM_AGAIN   call me again: a long walk lets the machine look for an interrupt in between
-**     PLM_ROWID   call me again with a new rowid in register 2; it then starts over with the row in question
+**     PLM_AGAIN   call me again: in a long walk the machine checks for an interrupt in between
+**     PLM_ROWID   call me again with a new rowid in register 2; it then starts over with that row
 **     a cursor's program always comes to a ResultRow instead, and stays there between moves
 **
 ** Invariants
-**  - KV-1 A program is used only if it is not expired, and its Transaction finds cookie and generation of the schema that it was made
-**    from: SQLITE_SCHEMA makes it anew. No root page outlives that check but in the transaction of that check (map_hold.c).
-**  - KV-2 There is a program as long as there is a map, be it an expired one: it keeps the connection from being freed.
-**  - KV-3 bBusy while a program of the map runs: a call from within is refused. A cursor that rests on a row is not running.
-**  - KV-4 Nothing is written before all that may refuse the operation for its own reasons (type, size, condition) has been asked, or the
-**    statement has a journal (bJournal) to be undone by.
-**  - KV-5 Writes that something hangs on (PlShape.bDirect==0, a preupdate hook, NULL for a NOT NULL column) are nested SQL
-**    statements; the outer statement has the transaction, and they never commit.
+**  - KV-1 A program is used only if it is not expired, and its Transaction finds cookie and
+**    generation of the schema that it was made from: SQLITE_SCHEMA makes it anew. No root page
+**    outlives that check but in the transaction of the check (map_hold.c).
+**  - KV-2 A map always has a program, even if expired: it keeps the connection from being freed.
+**  - KV-3 bBusy while a program of the map runs: a call from within is refused. A cursor that rests
+**    on a row is not running.
+**  - KV-4 Nothing is written before every check that may refuse the operation for its own reasons
+**    (type, size, condition), or else the statement has a journal (bJournal) that undoes it.
+**  - KV-5 Writes with side effects (PlShape.bDirect==0, a preupdate hook, NULL for a NOT NULL
+**    column) are nested SQL statements. The outer statement has the transaction, and the nested
+**    ones never commit.
 **
 ** Threads: the connection's mutex is held in every call.
 */
@@ -55,7 +62,7 @@ typedef struct PlBounds PlBounds;
 #define PLM_AGAIN  1
 #define PLM_ROWID  (-1)
 
-#define PLM_STRIDE 256   /* rows between two looks for an interrupt */
+#define PLM_STRIDE 256   /* rows between two checks for an interrupt */
 
 #define PLM_ROWIDS 0     /* PlShape.eForm: INTEGER PRIMARY KEY. Cursor 0: the table */
 #define PLM_KEYED  1     /* WITHOUT ROWID. Cursor 0: the primary key, which holds the row */
@@ -121,7 +128,7 @@ struct plait_map {
   BtCursor *apHeld[2];   /* one allocation */
 };
 
-/* A key that is looked for, converted as the column asks. */
+/* A key to look for, converted by the column's affinity. */
 struct PlKey {
   u8 bInt;               /* PLM_ROWIDS: it can be found, as i */
   u8 bSet;
@@ -135,18 +142,20 @@ struct PlBounds {
   PlKey lo, hi;
 };
 
-/* An operation: what was asked, how far it is, what is answered. */
+/* An operation: its arguments, its progress, its results. */
 struct PlOp {
   int (*xDo)(PlOp*, int *pNext);
   PlProg *g;
   sqlite3 *db;
   const plait_value *pKey, *pValue, *pExpect;
-  plait_value stored;    /* what pKey is, if it is another one than the caller's: see plStoredKey() */
+  plait_value stored;    /* replaces the caller's key in pKey: see plStoredKey() */
   const plait_range *pRange;
   plait_value *pKeyOut, *pValueOut;
   void *pArg;
-  i64 n;                 /* a number asked or answered */
-  i64 nTotal;            /* sqlite3.nTotalChange when it was done, before that is counted; -1: it is not */
+  i64 n;                 /* a number passed or returned */
+  /* sqlite3.nTotalChange when the operation was done, before its own changes are counted; -1:
+  ** not done. */
+  i64 nTotal;
   int i;                 /* item */
   int eMode;
   u8 bDone;
@@ -157,11 +166,11 @@ struct PlOp {
   u8 bShort;             /* reads or writes a few rows and is done */
   int rcMoved;           /* a cursor's move has failed with this: see map_walk.c */
   char *zErr;            /* text for the code that xDo returns, or 0 */
-  PlKey key;             /* this and what follows: with bSet, or once it is bReady */
+  PlKey key;             /* this and the next member are valid with bSet, or once bReady */
   PlBounds b;
 };
 
-/* The cells of keys are many bytes, and set before they are used. */
+/* The cells of keys are large, and are set before they are used. */
 static SQLITE_INLINE void plOpInit(PlOp *pOp){
   memset(pOp, 0, offsetof(PlOp, key));
   pOp->key.bSet = pOp->b.lo.bSet = pOp->b.hi.bSet = 0;
@@ -254,7 +263,8 @@ static void plProgClear(PlProg *g){
   g->v = 0;
 }
 
-/* The table is not there, or another one than this connection knows: SQL finds out, and reads the schema anew. */
+/* The table is not there, or is another one than this connection knows: SQL finds out, and reads
+** the schema anew. */
 static int plMapAskSql(plait_map *m){
   sqlite3_stmt *p = 0;
   char *z = sqlite3_mprintf("SELECT 1 FROM \"%w\".\"%w\" LIMIT 0", m->zDb, m->zTable);
@@ -272,7 +282,8 @@ static int plMapAskSql(plait_map *m){
   return rc;
 }
 
-/* Makes a program from the schema as this connection knows it. On failure pParse has code and text. */
+/* Makes a program from the schema as this connection knows it. On failure pParse has code
+** and text. */
 static void plMapCompile(Parse *pParse, PlProg *g, int eKind){
   sqlite3 *db = pParse->db;
   plait_map *m = g->pMap;
@@ -294,7 +305,8 @@ static void plMapCompile(Parse *pParse, PlProg *g, int eKind){
   plMapCode(pParse, g, eKind, iDb, pTab, pPk);
 }
 
-/* Makes a program anew. On failure the old one stays, expired (KV-2), and the connection has the text. */
+/* Makes a program anew. On failure the old one stays, expired (KV-2), and the connection has
+** the text. */
 static int plMapBuild(PlProg *g, int eKind){
   plait_map *m = g->pMap;
   sqlite3 *db = m->db;
@@ -346,7 +358,7 @@ static void plOpClear(PlOp *pOp){
 #include "map_hold.c"
 #include "map_single.c"
 
-/* An argument that no call takes; m may be 0. Nothing has been done. */
+/* Reports an argument that no call takes; m may be 0. Nothing has been done. */
 static int plMapMisuse(plait_map *m){
   if( m ){
     sqlite3_mutex_enter(m->db->mutex);
@@ -363,13 +375,14 @@ static int plMapBusy(plait_map *m){
   return SQLITE_MISUSE_BKPT;
 }
 
-/* Is a write of a row tried beside others? Where no rowid has to be found for it, and nothing hangs on it (beside.c, BESIDE-1). */
+/* True if a write of a row is tried while others commit: no rowid has to be found for it, and it
+** has no side effects (beside.c, BESIDE-1). */
 static int plMapBeside(PlProg *g){
   sqlite3 *db = g->pMap->db;
   return g->s.bDirect && g->s.eForm!=PLM_INDEX && plMayRunBeside(db) && plAllowBeside(db->aDb[g->iDb].pBt);
 }
 
-/* Runs an operation as a statement. What it needs of memory is given back by then. */
+/* Runs an operation as a statement. Afterwards the memory that the operation needed is free. */
 static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
   PlProg *g = &m->aProg[eKind];
   int bBeside = eKind==PLP_WRITE && pOp->bShort;
@@ -403,14 +416,15 @@ static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
     pOp->nTotal = -1;
     (void)sqlite3_step((sqlite3_stmt*)g->v);
     if( bBeside && plRefusedBeside(m->db->aDb[g->iDb].pBt, &before, &g->v->rc) ){
-      /* Once, and no try of those that a schema has (BESIDE-2). */
+      /* Once, and not one of the tries that a schema change has (BESIDE-2). */
       bBeside = 0;
       nTry--;
       (void)sqlite3_reset((sqlite3_stmt*)g->v);
       g->pOp = 0;
     }else{
-      /* A progress handler is asked once more when all is done, and can undo nothing then; nor is what a WAL hook says a reason to do it
-      ** again. What has been counted since the operation's end has been committed. */
+      /* A progress handler is called once more when all is done, and can undo nothing then; nor is
+      ** the result of a WAL hook a reason to repeat the operation. If the count has grown since the
+      ** operation's end, its changes are committed. */
       int bDone = pOp->nTotal>=0 && m->db->nTotalChange!=pOp->nTotal;
       if( g->v->rc==SQLITE_INTERRUPT && bDone ) g->v->rc = SQLITE_OK;
       rc = sqlite3_reset((sqlite3_stmt*)g->v);
@@ -440,7 +454,7 @@ static int plMapLeave(plait_map *m, int rc){
   return rc;
 }
 
-/* Flags that create the table, of which a call may have one. */
+/* Flags that create the table. A call may have one of them. */
 #define PLM_CREATE (PLAIT_MAP_CREATE_INTEGER|PLAIT_MAP_CREATE_BYTES|PLAIT_MAP_CREATE_TEXT)
 
 static const char *plMapCreate(int flags){
@@ -456,8 +470,8 @@ static int plNoRow(PlOp *pOp, int *pNext){
   return SQLITE_OK;
 }
 
-/* Gives up one reference, and with the last one everything. Leaves the mutex: the connection may go with the last program, whose
-** function lies in the map. */
+/* Drops one reference, and with the last one frees everything. Leaves the mutex: the connection may
+** be freed with the last program, whose function is in the map. */
 static void plMapRelease(plait_map *m){
   sqlite3 *db = m->db;
   sqlite3_stmt *pLast = 0;
@@ -482,7 +496,8 @@ static void plMapRelease(plait_map *m){
   if( bLast ) sqlite3_free(m);
 }
 
-/* A map that failed to open: makes its table if there is none, and else leaves the text of why it failed. */
+/* A map failed to open: makes its table if there is none, and else restores the text of
+** the failure. */
 static int plMapMake(plait_map *m, const char *zForm, PlOp *pOp){
   sqlite3 *db = m->db;
   char *zWhy = sqlite3_mprintf("%s", sqlite3_errmsg(db));

@@ -1,8 +1,9 @@
 /*
 ** map_call.c - the operations on single keys.
 **
-** Each is a function that the map's program calls (see map.c), and the call of plait.h that runs it. One that returns with
-** PLM_ROWID is called again and does everything over: nothing was written by then.
+** Each is a function that the map's program calls (see map.c), and the call of plait.h that runs
+** it. A function that returns with PLM_ROWID is called again and repeats everything: nothing was
+** written by then.
 */
 
 static int plLookUp(PlOp *pOp, const plait_value *pKey, int *pRes){
@@ -18,7 +19,8 @@ static int plDoGet(PlOp *pOp, int *pNext){
   return plAnswerValue(pOp, &pOp->g->pMap->holdValue, 0, pOp->pValueOut);
 }
 
-/* The key by which a row would be stored. A column of type REAL turns an integer into the number next to it, which no comparison does. */
+/* Sets the key by which a row would be stored. A column of type REAL turns an integer into the
+** number next to it, which no comparison does. */
 static int plStoredKey(PlOp *pOp, PlKey *k, const plait_value **ppKey, plait_value *pStored){
   int rc = plKeySet(pOp, k, *ppKey);
   if( rc || pOp->g->s.affKey!=SQLITE_AFF_REAL || (k->m.flags & (MEM_Int|MEM_IntReal))==0 ) return rc;
@@ -27,7 +29,7 @@ static int plStoredKey(PlOp *pOp, PlKey *k, const plait_value **ppKey, plait_val
   return plKeySet(pOp, k, pStored);
 }
 
-/* The same for what may make the row. */
+/* Looks up the key by which a row would be stored, for an operation that may make the row. */
 static int plLookUpStored(PlOp *pOp, int *pRes){
   int rc = plStoredKey(pOp, &pOp->key, &pOp->pKey, &pOp->stored);
   return rc ? rc : plFind(pOp, &pOp->key, pRes);
@@ -54,7 +56,7 @@ static int plDoWrite(PlOp *pOp, int *pNext){
   return plStore(pOp, res, pOp->pValue, pNext);
 }
 
-/* Has the row that was looked for this value? PLAIT_NONE: is it absent? */
+/* Checks that the row that was looked up has this value. PLAIT_NONE: that it is absent. */
 static int plHolds(PlOp *pOp, int res, const plait_value *pExpect, int *pbHolds){
   PlShape *s = &pOp->g->s;
   Mem hold, is, want;
@@ -86,7 +88,7 @@ static int plDoSwap(PlOp *pOp, int *pNext){
   return rc;
 }
 
-/* The same for an operation whose answer would be wrong if the row were left as it was. */
+/* plStore() for an operation whose result would be wrong if the row were left as it was. */
 static int plStoreForSure(PlOp *pOp, int res, const plait_value *pValue, int *pNext){
   int rc = plStore(pOp, res, pValue, pNext);
   if( rc || !pOp->bKept ) return rc;
@@ -118,7 +120,7 @@ static int plDoAdd(PlOp *pOp, int *pNext){
   return plAddTo(pOp, pOp->pValue->integer, &pOp->n, pNext);
 }
 
-/* The value and the tail as one. */
+/* Joins the value and the tail. */
 static int plJoin2(PlOp *pOp, plait_value *pOld, plait_value *pNew){
   const plait_value *pTail = pOp->pValue;
   u8 *a;
@@ -151,7 +153,7 @@ static int plDoAppend(PlOp *pOp, int *pNext){
   return rc;
 }
 
-/* Is an argument too long? Whether the operation would come to use it does not count. */
+/* True if an argument is too long, even if the operation would not use it. */
 static int plOpBig(sqlite3 *db, const PlOp *pOp){
   return (pOp->pKey && plValueBig(db, pOp->pKey)) || (pOp->pValue && plValueBig(db, pOp->pValue))
       || (pOp->pExpect && plValueBig(db, pOp->pExpect)) || plRangeBig(db, pOp->pRange);
@@ -276,7 +278,7 @@ SQLITE_API int plait_append(plait_map *m, plait_value key, plait_value tail, sql
 
 /* ---- many keys */
 
-/* Keeps the bytes of an answer: data is its place in aMany until all are there. */
+/* Keeps the bytes of a result: data is an offset in aMany until all results are there. */
 static int plKeepMany(plait_map *m, plait_value *p){
   i64 nNeed = m->nMany + p->size;
   if( p->type!=SQLITE_TEXT && p->type!=SQLITE_BLOB ) return SQLITE_OK;
@@ -351,7 +353,7 @@ static int plItemBig(sqlite3 *db, const plait_batch_item *p){
   return plValueBig(db, &p->key) || (p->op!=PLAIT_BATCH_DELETE && plValueBig(db, &p->value));
 }
 
-/* The conditions first. pOp->n: the index of one that does not hold, or -1. */
+/* Checks the conditions, before any write. pOp->n: the index of one that does not hold, or -1. */
 static int plBatchTest(PlOp *pOp, const plait_batch_item *aItem, int n){
   int i, rc = SQLITE_OK;
   pOp->n = -1;

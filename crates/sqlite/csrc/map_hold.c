@@ -1,26 +1,31 @@
 /*
 ** map_hold.c - a read goes on where the last one was.
 **
-** Most of a statement is its beginning and its end. Between BEGIN and COMMIT one read of a map comes after another, and what the
-** first has found out holds for the next: the transaction is open, and the schema in it is the one that the program was made from. So the
-** second read opens cursors that are the map's own, and from then on a read seeks with them: no statement begins or ends.
+** Most of a statement is its beginning and its end. Between BEGIN and COMMIT reads of a map follow
+** each other, and what the first has found out holds for the next: the transaction is open, and its
+** schema is the one that the program was made from. So the second read opens cursors that are the
+** map's own, and from then on a read seeks with them: no statement begins or ends.
 **
 **     plait_map.eHold   PLK_NONE  nothing is known
 **                       PLK_SEEN  a read has run as a statement. In sqlite3.pPlSeen
 **                       PLK_OPEN  the cursors are open too
 **
-** PLK_NONE comes back (plMapLetGo()) when any statement of the connection begins but a map's own read, when a transaction ends on any of
-** its databases, when a backup steps, when pages are flushed, when a PRAGMA is compiled, and when the map is closed or its program made anew.
+** eHold returns to PLK_NONE (plMapLetGo()) when any statement of the connection begins but a map's
+** own read, when a transaction ends on any of its databases, when a backup steps, when pages are
+** flushed, when a PRAGMA is compiled, and when the map is closed or its program made anew.
 **
 ** Invariants
-**  - HOLD-1 eHold!=PLK_NONE implies that BEGIN was, that the map's database has a transaction, and that no statement of the connection is
-**    active but at most a map's own read. The cursors count as no statement: whatever asks for active ones (COMMIT, VACUUM,
-**    sqlite3_create_function(), sqlite3_snapshot_open()) gets the answer that it would get without them.
-**  - HOLD-2 Nothing of the application's runs in such a read: no collation (PlShape.bBinary), no progress handler. The handles of a shared
-**    cache, which are locked by statements, are not held.
-**    So nothing comes over a b-tree of the base, and no snapshot moves, while cursors are held: PlCursor.bHeld.
-**  - HOLD-3 What does not simply succeed is done once more as a statement: then an expired program is made anew, an interrupt counts or does
-**    not, an I/O error rolls back, and the text is the statement's, as ever.
+**  - HOLD-1 eHold!=PLK_NONE implies that BEGIN has run, that the map's database has a transaction,
+**    and that no statement of the connection is active but at most a map's own read. The cursors
+**    count as no statement: code that looks for active statements (COMMIT, VACUUM,
+**    sqlite3_create_function(), sqlite3_snapshot_open()) finds what it would find without them.
+**  - HOLD-2 No code of the application runs in such a read: no collation (PlShape.bBinary), no
+**    progress handler. The handles of a shared cache, which are locked by statements, are not held.
+**    So no overlay comes over a b-tree of the base, and no snapshot moves, while cursors are held:
+**    PlCursor.bHeld.
+**  - HOLD-3 A read that does not simply succeed is repeated as a statement: then an expired program
+**    is made anew, an interrupt counts or does not, an I/O error rolls back, and the text is the
+**    statement's, as always.
 */
 
 static void plHeldClose(plait_map *m){
@@ -75,7 +80,7 @@ static int plHeldOpen(plait_map *m, Btree *pBt){
   return SQLITE_OK;
 }
 
-/* What every statement asks of a concurrent database when it begins, but for the fork. */
+/* What every statement checks in a concurrent database when it begins, but for the fork. */
 static SQLITE_INLINE int plHeldSound(Btree *p){
   return p->inTrans!=TRANS_NONE && (!PL_BT(p) || p->pPl->rcBroken==0);
 }
@@ -83,7 +88,7 @@ static SQLITE_INLINE int plHeldHere(Btree *p){
   return plHeldSound(p) && (!PL_BT(p) || pl_check_fork(p->pPl->pConn)==SQLITE_OK);
 }
 
-/* Reads without a statement. False: it has to be one after all (HOLD-3). */
+/* Reads without a statement. False: the read has to be a statement (HOLD-3). */
 static int plMapGoOn(plait_map *m, PlOp *pOp){
   sqlite3 *db = m->db;
   PlProg *g = &m->aProg[PLP_READ];

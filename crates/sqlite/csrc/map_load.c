@@ -1,9 +1,10 @@
 /*
 ** map_load.c - plait_load(): many rows in one statement.
 **
-** Rows that come in the order of keys find their place at the end of the b-tree without a search, and are put as they come. Others are gathered, sorted
-** as the b-tree compares them, and put one after the other. Of keys that are one in the column ('12' and 12 in a TEXT column, 'a' and 'A' under
-** NOCASE) the last wins: the sort compares what the column's affinity makes of them, by its collation, and is stable.
+** Rows that come in the order of keys go to the end of the b-tree without a search, and are put as
+** they come. Others are gathered, sorted as the b-tree compares them, and put one after the other.
+** Of keys that are equal in the column ('12' and 12 in a TEXT column, 'a' and 'A' under NOCASE) the
+** last wins: the sort compares keys after the column's affinity, by its collation, and is stable.
 */
 #define PLM_GATHER (16*1024*1024)    /* bytes gathered before they are sorted and written */
 
@@ -17,8 +18,8 @@ struct PlLoad {
   int (*xNext)(void*, plait_value*, plait_value*);
   void *pCtx;
   int bSorted;
-  int bEnd;              /* xNext has said so */
-  int rcEnd;             /* the code with which it has ended the load, or 0 */
+  int bEnd;              /* xNext has returned its last row */
+  int rcEnd;             /* the code with which xNext has ended the load, or 0 */
   i64 nByte;
   int nRow, nRowAlloc;
   PlLoadRow *aRow;
@@ -28,13 +29,14 @@ struct PlLoad {
   plait_value key, value;
 };
 
-/* Integers are never text, so that under INTEGER PRIMARY KEY what is none may come anywhere: it ends the load. */
+/* Integers are never text. So under INTEGER PRIMARY KEY the order of a key that is no integer does
+** not matter: it ends the load. */
 static int plLoadCompare(const PlLoadRow *a, const PlLoadRow *b, int bRowids, const CollSeq *pColl){
   if( bRowids ) return a->place.i<b->place.i ? -1 : a->place.i>b->place.i;
   return sqlite3MemCompare(&a->place.m, &b->place.m, pColl);
 }
 
-/* Merge sort, which is stable. aTmp has room for half of them. */
+/* Merge sort, which is stable. aTmp has room for half of the rows. */
 static void plLoadSort(PlLoadRow **ap, int n, PlLoadRow **aTmp, int bRowids, const CollSeq *pColl){
   int nLeft = n/2, i, j, k;
   if( n<2 ) return;
@@ -72,7 +74,7 @@ static int plLoadCopy(plait_value *pTo, const plait_value *pFrom){
   return SQLITE_OK;
 }
 
-/* The next row of the caller. SQLITE_DONE: there is none. */
+/* Gets the caller's next row. SQLITE_DONE: there is none. */
 static int plLoadNext(PlOp *pOp, PlLoad *p, plait_value *pKey, plait_value *pValue){
   int rc;
   memset(pKey, 0, sizeof(*pKey));
@@ -90,9 +92,10 @@ static int plLoadNext(PlOp *pOp, PlLoad *p, plait_value *pKey, plait_value *pVal
   p->bEnd = 1;
   if( rc==SQLITE_DONE ) return rc;
   if( rc==SQLITE_OK ) return plOpError(pOp, SQLITE_MISUSE, "xNext of a load returned 0; it returns SQLITE_ROW, SQLITE_DONE, or a code that ends the load");
-  /* It may be any number. Here it must not be taken for an answer of SQLite's. */
+  /* The code may be any number. It must not be taken for a code of SQLite's. */
   p->rcEnd = rc;
-  plRefused(pOp->db, SQLITE_ABORT);       /* the rows before it are taken back as after a refusal (whole.c) */
+  /* As after a refusal, whole.c takes back the rows before it. */
+  plRefused(pOp->db, SQLITE_ABORT);
   return plOpError(pOp, SQLITE_ABORT, "the source of the load ended it with code %d", rc);
 }
 
@@ -146,7 +149,7 @@ static int plLoadPut(PlOp *pOp, const plait_value *pKey, const plait_value *pVal
   return rc ? rc : plStore(pOp, res, pValue, pNext);
 }
 
-/* One row of those that come in order. It is kept while a new rowid is asked for. */
+/* Puts one row of those that come in order. It is kept while the program finds a new rowid. */
 static int plLoadOne(PlOp *pOp, PlLoad *p, int *pNext){
   int rc;
   if( !p->bHave ){
@@ -159,7 +162,7 @@ static int plLoadOne(PlOp *pOp, PlLoad *p, int *pNext){
   return rc;
 }
 
-/* One row of those that are gathered. What is being put stays in aRow until the next is. */
+/* Puts one row of those that are gathered. It stays in aRow until the next one is put. */
 static int plLoadGathered(PlOp *pOp, PlLoad *p, int *pNext){
   int rc;
   if( p->iRow==p->nRow ){

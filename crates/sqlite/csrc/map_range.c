@@ -1,11 +1,13 @@
 /*
 ** map_range.c - ranges and steps, in ascending order of keys whatever the order of the b-tree is.
 **
-** Bounds become cells like keys. A prefix becomes the bounds of all that begins with it: from itself to the next byte string of
-** its length; behind the last of all texts come blobs, whose first is the empty one. Under INTEGER PRIMARY KEY bounds become integers.
+** Bounds become cells like keys. A prefix becomes the bounds of all keys that begin with it: from
+** itself to the next byte string of its length; after the last of all texts come blobs, of which
+** the empty one is first. Under INTEGER PRIMARY KEY bounds become integers.
 */
 
-/* The first and the last integer of a bound that is none: reals between integers; text and bytes, behind every number. */
+/* Converts a bound that is no integer to the first or last integer within it: reals lie between
+** integers; text and blobs sort after every number. */
 static void plBoundInteger(PlBounds *b, int bLo){
   PlKey *k = bLo ? &b->lo : &b->hi;
   u8 *pbOpen = bLo ? &b->bLoOpen : &b->bHiOpen;
@@ -31,7 +33,7 @@ static void plBoundInteger(PlBounds *b, int bLo){
   }
 }
 
-/* The bounds of a prefix, which lo holds. */
+/* Sets the bounds of a prefix, which lo holds. */
 static int plBoundPrefix(PlOp *pOp, PlBounds *b){
   PlShape *s = &pOp->g->s;
   Mem *pLo = &b->lo.m;
@@ -57,7 +59,7 @@ static int plBoundPrefix(PlOp *pOp, PlBounds *b){
   return SQLITE_OK;
 }
 
-/* Is this a range? Asked before anything runs. */
+/* True if this is no range. Checked before anything runs. */
 static int plRangeBad(const plait_range *p){
   if( p==0 ) return 0;
   if( p->flags & ~(PLAIT_LO_OPEN|PLAIT_HI_OPEN|PLAIT_PREFIX) ) return 1;
@@ -98,7 +100,7 @@ static int plBounds(PlOp *pOp, PlBounds *b, const plait_range *p){
   return rc;
 }
 
-/* Does the current row lie before (dir<0) or behind (dir>0) the bound on that side? */
+/* True in *pbPast if the current row is before (dir<0) or after (dir>0) the bound on that side. */
 static int plPast(PlOp *pOp, PlBounds *b, int dir, int *pbPast){
   PlProg *g = pOp->g;
   PlKey *k = dir>0 ? &b->hi : &b->lo;
@@ -121,7 +123,7 @@ static int plPast(PlOp *pOp, PlBounds *b, int dir, int *pbPast){
   return rc;
 }
 
-/* One step onward in the order of keys. *pbRow: 0 behind the last. */
+/* Steps once in the order of keys. *pbRow: 0 after the last row. */
 static int plStepKey(PlOp *pOp, int dir, int *pbRow){
   BtCursor *pCur = plKeyCursor(pOp->g);
   int rc;
@@ -131,7 +133,7 @@ static int plStepKey(PlOp *pOp, int dir, int *pbRow){
   return rc==SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* To the first (dir>0) or last row of all. */
+/* Moves to the first (dir>0) or last row of all. */
 static int plEndKey(PlOp *pOp, int dir, int *pbRow){
   BtCursor *pCur = plKeyCursor(pOp->g);
   int bEmpty = 0;
@@ -142,7 +144,8 @@ static int plEndKey(PlOp *pOp, int dir, int *pbRow){
   return rc;
 }
 
-/* To the nearest row behind (dir>0) or before a key; bOpen: the key itself does not count. As OP_SeekGE and its kin. */
+/* Moves to the nearest row after (dir>0) or before a key; bOpen: the key itself does not count. As
+** OP_SeekGE and its kin. */
 static int plSeekKey(PlOp *pOp, PlKey *k, int dir, int bOpen, int *pbRow){
   PlProg *g = pOp->g;
   BtCursor *pCur = plKeyCursor(g);
@@ -177,7 +180,7 @@ static int plSeekKey(PlOp *pOp, PlKey *k, int dir, int bOpen, int *pbRow){
   return rc;
 }
 
-/* To the first (dir>0) or last row of a range. */
+/* Moves to the first (dir>0) or last row of a range. */
 static int plEndRange(PlOp *pOp, PlBounds *b, int dir, int *pbRow){
   int bPast, rc;
   *pbRow = 0;
@@ -191,7 +194,7 @@ static int plEndRange(PlOp *pOp, PlBounds *b, int dir, int *pbRow){
   return rc;
 }
 
-/* One step within a range. */
+/* Steps once within a range. */
 static int plStepRange(PlOp *pOp, PlBounds *b, int dir, int *pbRow){
   int bPast, rc = plStepKey(pOp, dir, pbRow);
   if( rc || !*pbRow || !(dir>0 ? b->bHi : b->bLo) ) return rc;

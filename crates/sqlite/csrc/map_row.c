@@ -1,9 +1,11 @@
 /*
-** map_row.c - keys and rows: from what the caller gives to what the b-tree compares, and from records to what the caller gets.
+** map_row.c - keys and rows: from the caller's values to what the b-tree compares, and from records
+** to the caller's values.
 **
-** Values are SQLite's Mem cells in the encoding of the database in between, so that affinity, collation and UTF-16 are SQLite's own.
+** In between, values are SQLite's Mem cells in the encoding of the database, so that affinity,
+** collation and UTF-16 are SQLite's own.
 */
-#define PLM_PAD 18      /* zero bytes that readers of a record may look at behind it */
+#define PLM_PAD 18      /* zero bytes that readers of a record may look at after it */
 
 static int plOpError(PlOp *pOp, int rc, const char *zFormat, ...){
   va_list ap;
@@ -14,7 +16,7 @@ static int plOpError(PlOp *pOp, int rc, const char *zFormat, ...){
   return pOp->zErr ? rc : SQLITE_NOMEM_BKPT;
 }
 
-/* Is this something that may be written, or (bKey) a key? */
+/* True if this may not be written, or (bKey) is no key. */
 static int plValueBad(const plait_value *p, int bKey){
   switch( p->type ){
     case SQLITE_INTEGER: return 0;
@@ -26,7 +28,8 @@ static int plValueBad(const plait_value *p, int bKey){
   return 1;
 }
 
-/* Is it longer than SQLITE_LIMIT_LENGTH allows? Asked of every argument before anything looks at its bytes. */
+/* True if it is longer than SQLITE_LIMIT_LENGTH allows. Checked for every argument before anything
+** looks at its bytes. */
 static int plValueBig(sqlite3 *db, const plait_value *p){
   return (p->type==SQLITE_TEXT || p->type==SQLITE_BLOB) && p->size>db->aLimit[SQLITE_LIMIT_LENGTH];
 }
@@ -37,7 +40,8 @@ static int plMemSet(PlOp *pOp, Mem *pMem, const plait_value *p, char aff){
   int rc = SQLITE_OK;
   sqlite3VdbeMemInit(pMem, db, MEM_Null);
   if( p->type==SQLITE_BLOB && p->data && !plValueBig(db, p) ){
-    pMem->z = (char*)p->data;     /* what sqlite3VdbeMemSetStr() does for bytes that stay; no affinity changes them */
+    /* What sqlite3VdbeMemSetStr() does for bytes that stay; no affinity changes them. */
+    pMem->z = (char*)p->data;
     pMem->n = (int)p->size;
     pMem->flags = MEM_Blob|MEM_Static;
     pMem->enc = SQLITE_UTF8;
@@ -79,7 +83,7 @@ static int plKeySet(PlOp *pOp, PlKey *k, const plait_value *p){
   k->bInt = s->eForm==PLM_ROWIDS && (k->m.flags & (MEM_Int|MEM_IntReal))!=0;
   k->i = k->bInt ? k->m.u.i : 0;
   if( s->eForm==PLM_ROWIDS && (k->m.flags & MEM_Real)!=0 && k->m.u.r==-9223372036854775808.0 ){
-    /* Affinity leaves this one alone, and OP_MustBeInt does not. */
+    /* Affinity leaves this number alone, and OP_MustBeInt does not. */
     k->bInt = 1;
     k->i = SMALLEST_INT64;
   }
@@ -120,7 +124,8 @@ static int plFind(PlOp *pOp, PlKey *k, int *pRes){
   return sqlite3BtreeIndexMoveto(plKeyCursor(g), &r, pRes);
 }
 
-/* Where field iField of a record is: its serial type, and its first byte. *pbThere: 0 if the record is shorter than that. */
+/* Finds field iField of a record: its serial type, and its first byte. *pbThere: 0 if the record is
+** shorter than that. */
 static int plFieldAt(const u8 *a, u32 nHdr, u32 nHave, int iField, u32 *pType, u64 *piAt, int *pbThere){
   u32 i, t = 0;
   u64 iAt = nHdr;
@@ -140,7 +145,8 @@ static int plFieldAt(const u8 *a, u32 nHdr, u32 nHave, int iField, u32 *pType, u
   return SQLITE_OK;
 }
 
-/* One field of the row that a cursor is on. *pOut points into the page, or into *pHold if it is not all there. */
+/* Reads one field of the row that a cursor is on. *pOut points into the page, or into *pHold if it
+** is not all there. */
 static int plField(PlOp *pOp, BtCursor *pCur, int iField, Mem *pHold, Mem *pOut, int *pbThere){
   sqlite3 *db = pOp->db;
   u32 nAll = sqlite3BtreePayloadSize(pCur), nLocal = 0, nHdr = 0, t = 0, n;
@@ -177,8 +183,8 @@ static int plField(PlOp *pOp, BtCursor *pCur, int iField, Mem *pHold, Mem *pOut,
   return SQLITE_OK;
 }
 
-/* The same for text or bytes that lie on the page as the caller gets them, with a header on the page whose numbers are short: almost
-** always. False: plField() has to look. */
+/* Reads a text or blob that is on the page as the caller gets it, with a header on the page whose
+** numbers are short: almost always. False: plField() has to read it. */
 static SQLITE_INLINE int plFieldOnPage(PlOp *pOp, BtCursor *pCur, int iField, plait_value *pOut){
   u32 nAll = sqlite3BtreePayloadSize(pCur), nLocal = 0, i = 1, t, n, iAt, nHdr;
   const u8 *a = sqlite3BtreePayloadFetch(pCur, &nLocal);
@@ -204,7 +210,7 @@ static SQLITE_INLINE int plFieldOnPage(PlOp *pOp, BtCursor *pCur, int iField, pl
   return 1;
 }
 
-/* Copies text or bytes that lie on a page, for a caller who keeps them until the next call. */
+/* Copies a text or blob that is on a page, for a caller who keeps it until the next call. */
 static SQLITE_INLINE int plKeep(Mem *pHold, plait_value *p){
   int n = (int)p->size;
   if( pHold->szMalloc<n+1 ){
@@ -219,7 +225,7 @@ static SQLITE_INLINE int plKeep(Mem *pHold, plait_value *p){
   return SQLITE_OK;
 }
 
-/* The key of the row that the key's cursor is on. */
+/* Reads the key of the row that the key's cursor is on. */
 static int plKeyHere(PlOp *pOp, Mem *pHold, Mem *pOut){
   BtCursor *pCur = plKeyCursor(pOp->g);
   int bThere, rc;
@@ -233,7 +239,7 @@ static int plKeyHere(PlOp *pOp, Mem *pHold, Mem *pOut){
   return rc==SQLITE_OK && !bThere ? SQLITE_CORRUPT_BKPT : rc;
 }
 
-/* The value of the row that the key's cursor is on. */
+/* Reads the value of the row that the key's cursor is on. */
 static int plValueHere(PlOp *pOp, Mem *pHold, Mem *pOut){
   PlShape *s = &pOp->g->s;
   i64 iRowid;
@@ -247,7 +253,8 @@ static int plValueHere(PlOp *pOp, Mem *pHold, Mem *pOut){
   return rc;
 }
 
-/* What a cell is to the caller. Text and bytes go through pHold unless the cell may be pointed into (bInPlace). */
+/* Converts a cell for the caller. Text and blobs go through pHold unless the result may point into
+** the cell (bInPlace). */
 static int plAnswer(PlOp *pOp, Mem *pIn, Mem *pHold, int bInPlace, plait_value *pOut){
   int rc = SQLITE_OK;
   memset(pOut, 0, sizeof(*pOut));
@@ -283,7 +290,7 @@ static int plAnswer(PlOp *pOp, Mem *pIn, Mem *pHold, int bInPlace, plait_value *
   return rc;
 }
 
-/* Answers with the value of the row that the key's cursor is on. */
+/* Returns the value of the row that the key's cursor is on. */
 static int plAnswerValue(PlOp *pOp, Mem *pHold, int bInPlace, plait_value *pOut){
   PlProg *g = pOp->g;
   Mem t;
@@ -299,7 +306,7 @@ static int plAnswerValue(PlOp *pOp, Mem *pHold, int bInPlace, plait_value *pOut)
   return rc ? rc : plAnswer(pOp, &t, pHold, bInPlace, pOut);
 }
 
-/* Answers with its key. */
+/* Returns the key of that row. */
 static int plAnswerKey(PlOp *pOp, Mem *pHold, int bInPlace, plait_value *pOut){
   Mem t;
   int rc;
@@ -354,7 +361,7 @@ static void plSerialPut(u8 *a, const Mem *p, u32 t, u32 n){
   }
 }
 
-/* The record of one or two fields, in the map's buffer. */
+/* Makes the record of one or two fields, in the map's buffer. */
 static int plRecord(PlOp *pOp, const Mem *p1, const Mem *p2, u32 *pnRec){
   plait_map *m = pOp->g->pMap;
   int bOnes = pOp->g->v->minWriteFileFormat>=4;

@@ -1,6 +1,6 @@
 /*
-** map_shape.c - what a table is to a map: which of its columns are key and value, where their fields are, and whether rows may be
-** written without SQL.
+** map_shape.c - a table as a map: which of its columns are key and value, where their fields are,
+** and whether rows may be written without SQL.
 */
 
 static void plShapeClear(sqlite3 *db, PlShape *s){
@@ -34,7 +34,8 @@ static int plValueColumn(Table *pTab, int iKey){
   return iValue;
 }
 
-/* May rows be written to the b-trees? Nothing may hang on a row but its key, and the fields must be what the caller gave. */
+/* True if rows may be written to the b-trees. A row must have no side effects but its key, and its
+** fields must be what the caller gave. */
 static int plShapeDirect(Parse *pParse, Table *pTab, Index *pPk, PlShape *s){
   if( pTab->tabFlags & (TF_HasGenerated|TF_Strict|TF_Autoincrement) ) return 0;
   if( pTab->pCheck || pTab->u.tab.pFKey || sqlite3FkReferences(pTab) ) return 0;
@@ -43,7 +44,7 @@ static int plShapeDirect(Parse *pParse, Table *pTab, Index *pPk, PlShape *s){
   return s->affKey!=SQLITE_AFF_REAL && s->affValue!=SQLITE_AFF_REAL;
 }
 
-/* Is this a table that SQL would not let be written? */
+/* True if SQL would not let this table be written. */
 static int plShapeOwn(sqlite3 *db, Table *pTab){
   if( sqlite3StrNICmp(pTab->zName, "sqlite_", 7)==0 || (pTab->tabFlags & TF_Readonly) ) return 1;
   return (pTab->tabFlags & TF_Shadow)!=0 && sqlite3ReadOnlyShadowTables(db);
@@ -100,7 +101,7 @@ refuse:
   sqlite3ErrorMsg(pParse, "table \"%s\" cannot be a map: %s", pTab->zName, zWhy);
 }
 
-/* One question to the authorizer. */
+/* Makes one call of the authorizer. */
 static void plShapeAsk(Parse *pParse, int eCode, const char *z1, const char *z2, const char *zDb){
   if( pParse->nErr==0 && sqlite3AuthCheck(pParse, eCode, z1, z2, zDb)==SQLITE_IGNORE ){
     sqlite3ErrorMsg(pParse, "not authorized");
@@ -108,7 +109,7 @@ static void plShapeAsk(Parse *pParse, int eCode, const char *z1, const char *z2,
   }
 }
 
-/* Asks for all that the map may be used for: nobody is asked again by a call. */
+/* Calls the authorizer for all that the map may be used for: no operation calls it again. */
 static void plShapeAuthorize(Parse *pParse, plait_map *m, int iDb, PlShape *s){
   sqlite3 *db = pParse->db;
   const char *zDb = db->aDb[iDb].zDbSName;

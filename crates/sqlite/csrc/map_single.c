@@ -1,20 +1,25 @@
 /*
 ** map_single.c - a read of a map that is a transaction of its own, without a statement.
 **
-** Outside of BEGIN a read begins a transaction, reads, and ends it. Around that the machine has much to do that only others need: it
-** opens cursors in memory of their own, looks for what is to be committed, for savepoints and for statements that go on. Where nothing of
-** that can be, the b-tree is asked for the same three things directly: it begins as for every statement (pins, waits, looks at the
-** file, finds the file's mark gone), and ends as after every one (settles what was shown, maintains).
+** Outside of BEGIN a read begins a transaction, reads, and ends it. The machine does much around
+** that which only other statements need: it opens cursors in memory of their own, and looks for
+** something to commit, for savepoints and for statements that go on. Where none of these can be,
+** the read calls the b-tree directly for three things: it begins as every statement does (pins,
+** waits, looks at the file, notices that the mark is gone), reads, and ends like every statement
+** (settles what was shown, maintains).
 **
 ** Invariants
-**  - SINGLE-1 It is done in autocommit, while no statement of the connection is active, for a member of a concurrent database whose handle nobody
-**    shares: so the transaction begins and ends here, and nothing else of the connection sees it.
-**  - SINGLE-2 As HOLD-2 of map_hold.c: nothing of the application's runs meanwhile. With a busy handler of the application's it is a statement.
-**  - SINGLE-3 As HOLD-3: what does not simply succeed has changed nothing, and is done once more as a statement. Among it are a schema that has changed
-**    (KV-1), an interrupt, and a lock that somebody has, for which only the statement waits.
+**  - SINGLE-1 It runs in autocommit, while no statement of the connection is active, on a member of
+**    a concurrent database whose handle is not shared: so the transaction begins and ends here, and
+**    no other part of the connection sees it.
+**  - SINGLE-2 As HOLD-2 of map_hold.c: no code of the application runs in it. With a custom busy
+**    handler the read is a statement.
+**  - SINGLE-3 As HOLD-3: an attempt that does not simply succeed has changed nothing, and is
+**    repeated as a statement. Causes are a changed schema (KV-1), an interrupt, and a lock, for
+**    which only the statement waits.
 */
 
-/* The schema that the program was made from is the file's (KV-1). */
+/* True if the schema that the program was made from is the file's (KV-1). */
 static SQLITE_INLINE int plSameSchema(PlProg *g, int iCookie){
   return g->iCookie==iCookie && g->iGeneration==g->pMap->db->aDb[g->iDb].pSchema->iGeneration;
 }

@@ -1,14 +1,16 @@
 /*
 ** map_walk.c - the operations on ranges, and cursors.
 **
-** A cursor has a program of its own, which rests at a ResultRow between moves, as a SELECT does between steps: each move steps it,
-** and its function moves the b-tree cursor. What it answers may point into a page; whatever changes pages takes the
-** position from all cursors first, and gives the page up.
+** A cursor has a program of its own, which rests at a ResultRow between moves, as a SELECT does
+** between steps: each move steps it, and its function moves the b-tree cursor. The results may
+** point into a page; code that changes pages saves the positions of all cursors first, and releases
+** the page.
 **
-** While the program rests, the machine would do nothing for a move but call the function, so a move calls it itself: plCursorGoOn(). The
-** statement is open all the same. What fails is handed to the machine, whose business failures are: PlOp.rcMoved.
+** While the program rests, the machine would do nothing for a move but call the function, so the
+** move calls the function itself: plCursorGoOn(). The statement stays open. A failure goes to the
+** machine, which handles failures: PlOp.rcMoved.
 */
-/* Called for the first time, or again: the first time it goes to the first row. */
+/* The first call goes to the first row. Later calls go on. */
 static int plStartRange(PlOp *pOp, int *pbRow){
   int rc = plBounds(pOp, &pOp->b, pOp->pRange);
   if( rc || pOp->bStarted ) return rc;
@@ -32,7 +34,8 @@ static int plDoCount(PlOp *pOp, int *pNext){
   return rc;
 }
 
-/* Deletes the row of the key's cursor and goes on to the next. What SQL deletes may come back by a trigger, behind the cursor. */
+/* Deletes the row of the key's cursor and goes on to the next. A row that SQL deletes may come back
+** by a trigger, after the cursor. */
 static int plDropHere(PlOp *pOp, int *pbRow){
   Mem hold, k;
   plait_value key;
@@ -69,7 +72,7 @@ static int plDoDeleteRange(PlOp *pOp, int *pNext){
   return rc;
 }
 
-/* Answers with the row that the key's cursor is on. */
+/* Returns the row that the key's cursor is on. */
 static int plAnswerRow(PlOp *pOp, Mem *pHoldKey, Mem *pHoldValue, int bInPlace){
   int rc = SQLITE_OK;
   if( pOp->pKeyOut ) rc = plAnswerKey(pOp, pHoldKey, bInPlace, pOp->pKeyOut);
@@ -144,7 +147,7 @@ SQLITE_API int plait_last(plait_map *m, const plait_range *pRange, plait_value *
 #define PLC_NEW    0     /* plait_cursor.eAt: nowhere yet */
 #define PLC_ROW    1
 #define PLC_BEFORE 2     /* before the first row of the range */
-#define PLC_BEHIND 3     /* behind the last */
+#define PLC_BEHIND 3     /* after the last */
 
 struct plait_cursor {
   PlProg g;
@@ -186,7 +189,8 @@ static int plCursorSeek(PlOp *pOp, plait_cursor *c, int *pbRow){
     else rc = plEndKey(pOp, -1, pbRow);
   }
   if( rc || !*pbRow ) return rc;
-  /* Outside on the side that the seek came from: the range's own end is the nearest. */
+  /* Outside of the range on the side that the seek came from: the range's own end is
+  ** the nearest. */
   rc = plPast(pOp, b, -dir, &bPast);
   if( rc==SQLITE_OK && bPast ){
     *pbRow = 0;
@@ -199,7 +203,7 @@ static int plCursorSeek(PlOp *pOp, plait_cursor *c, int *pbRow){
   return rc;
 }
 
-/* Remembers the key of the row that the cursor is on. */
+/* Keeps the key of the row that the cursor is on. */
 static int plRemember(PlOp *pOp, PlKey *k){
   Mem hold, t;
   plait_value v;
@@ -224,7 +228,7 @@ static int plRemember(PlOp *pOp, PlKey *k){
   return rc;
 }
 
-/* One step of a cursor that is on a row, or was. */
+/* Steps a cursor that is on a row, or was. */
 static int plCursorStep(PlOp *pOp, plait_cursor *c, int dir, int *pbRow){
   int bPast = 0, rc;
   if( !sqlite3BtreeCursorHasMoved(plKeyCursor(pOp->g)) ) return plStepRange(pOp, &pOp->b, dir, pbRow);
@@ -260,7 +264,7 @@ static int plDoMove(PlOp *pOp, int *pNext){
   return bRow ? plAnswerRow(pOp, &c->holdKey, &c->holdValue, 1) : SQLITE_OK;
 }
 
-/* A copy of a bound, whose bytes the cursor owns. */
+/* Copies a bound, whose bytes the cursor owns then. */
 static int plKeepBound(plait_value *p, u8 **pa){
   if( (p->type!=SQLITE_TEXT && p->type!=SQLITE_BLOB) || p->size==0 ) return SQLITE_OK;
   *pa = sqlite3Malloc((u64)p->size);
@@ -314,7 +318,7 @@ SQLITE_API int plait_cursor_open(plait_map *m, const plait_range *pRange, plait_
   return plMapLeave(m, rc);
 }
 
-/* Ends the statement. Returns what it has failed with. */
+/* Ends the statement. Returns its failure. */
 static int plCursorReset(plait_cursor *c){
   int rc = c->g.v ? sqlite3_reset((sqlite3_stmt*)c->g.v) : SQLITE_OK;
   plOpClear(&c->op);
@@ -324,7 +328,8 @@ static int plCursorReset(plait_cursor *c){
   return rc;
 }
 
-/* A move of a program that rests. False: it is the machine's, and done already if rcMoved is an error. */
+/* Moves in a program that rests. False: the machine has to move; if rcMoved is an error, the move
+** is done already. */
 static int plCursorGoOn(plait_cursor *c){
   sqlite3 *db = c->op.db;
   Vdbe *v = c->g.v;
@@ -341,7 +346,7 @@ static int plCursorGoOn(plait_cursor *c){
   return 1;
 }
 
-/* One move; the statement is begun by the first. */
+/* Moves once; the first move begins the statement. */
 static int plCursorRun(plait_cursor *c){
   int nTry, rc = SQLITE_OK;
   if( plCursorGoOn(c) ) return SQLITE_OK;

@@ -1,12 +1,13 @@
 /*
-** map_write.c - one row is written or deleted.
+** map_write.c - writes or deletes one row.
 **
-** Directly where nothing hangs on the row (PlShape.bDirect), in the order and with the counting, hooks and seek results of the machine's
-** own Insert, IdxInsert and Delete. Else by a prepared SQL statement that runs within the map's own (KV-5): it has begun nothing, so
-** it commits nothing.
+** A row without side effects (PlShape.bDirect) is written directly, in the order and with the
+** counting, hooks and seek results of the machine's own Insert, IdxInsert and Delete. Any other row
+** is written by a prepared SQL statement that runs within the map's own (KV-5): it has begun no
+** transaction, so it commits none.
 */
 
-/* Must a write go through SQL? */
+/* True if a write must go through SQL. */
 static int plNeedsSql(PlOp *pOp, const plait_value *pValue){
   PlShape *s = &pOp->g->s;
   return !s->bDirect || pOp->db->xPreUpdateCallback!=0 || (pValue && pValue->type==SQLITE_NULL && s->bNotNull);
@@ -60,7 +61,7 @@ static int plSqlPrepare(PlOp *pOp, int eWhat, sqlite3_stmt **pp){
   return rc ? plSqlFailed(pOp, rc) : SQLITE_OK;
 }
 
-/* Its changes are counted once, by the statement around it. */
+/* The statement around it counts its changes, once. */
 static int plSqlWrite(PlOp *pOp, int eWhat, const plait_value *pKey, const plait_value *pValue){
   sqlite3 *db = pOp->db;
   sqlite3_stmt *p = 0;
@@ -74,7 +75,8 @@ static int plSqlWrite(PlOp *pOp, int eWhat, const plait_value *pKey, const plait
   (void)sqlite3_step(p);
   nChange = ((Vdbe*)p)->nChange;
   if( ((Vdbe*)p)->changeCntOn ){
-    /* The schema was read again and it with it: it has counted them itself. */
+    /* The schema was read again, and the statement prepared again with it: it has counted
+    ** them itself. */
     nChange = db->nChange;
     db->nTotalChange -= nChange;
   }
@@ -98,7 +100,7 @@ static void plChanged(PlOp *pOp, int eWhat, i64 iRowid){
   }
 }
 
-/* The row into a b-tree of rowids. pKey is its key as it is to be stored. */
+/* Puts the row into a b-tree of rowids. pKey is its key as it is to be stored. */
 static int plInsertRowid(PlOp *pOp, i64 iRowid, const Mem *pKey, const Mem *pValue, int res){
   PlShape *s = &pOp->g->s;
   BtreePayload x;
@@ -127,7 +129,7 @@ static int plInsertKeyed(PlOp *pOp, PlKey *k, const Mem *pKey, const Mem *pSecon
   return sqlite3BtreeInsert(plKeyCursor(pOp->g), &x, 0, res);
 }
 
-/* A row for a key that is not there. */
+/* Inserts a row for a key that is not there. */
 static int plInsertRow(PlOp *pOp, PlKey *k, const Mem *pValue, int res, int *pNext){
   PlProg *g = pOp->g;
   Mem none;
@@ -158,7 +160,7 @@ static int plInsertRow(PlOp *pOp, PlKey *k, const Mem *pValue, int res, int *pNe
   return rc;
 }
 
-/* Another value for the row that the cursors are on. Its key stays as it was stored. */
+/* Sets another value for the row that the cursors are on. Its key stays as it was stored. */
 static int plUpdateRow(PlOp *pOp, PlKey *k, const Mem *pValue){
   PlProg *g = pOp->g;
   Mem hold, old;
@@ -180,7 +182,7 @@ static int plUpdateRow(PlOp *pOp, PlKey *k, const Mem *pValue){
   return rc;
 }
 
-/* Writes a row. pOp->key has just been looked for, with the result res. */
+/* Writes a row. pOp->key has just been looked up, with the result res. */
 static int plWriteRow(PlOp *pOp, const plait_value *pKey, int res, const plait_value *pValue, int *pNext){
   PlKey *k = &pOp->key;
   Mem v;
@@ -197,7 +199,7 @@ static int plWriteRow(PlOp *pOp, const plait_value *pKey, int res, const plait_v
   return rc;
 }
 
-/* Deletes the row that the key's cursor is on. bStay: it is stepped on from there. */
+/* Deletes the row that the key's cursor is on. bStay: the walk goes on from there. */
 static int plDropRow(PlOp *pOp, const plait_value *pKey, int bStay){
   PlProg *g = pOp->g;
   BtCursor *pCur = plKeyCursor(g);

@@ -1,27 +1,32 @@
 /*
 ** marks.c - where a connection takes its locks on the read marks of the WAL-index.
 **
-** Included by the spliced amalgamation in wal.c. The rules, and why they keep stock SQLite and us apart, stand at the head of
-** crates/engine/src/shm/read_marks.rs. All other locks of the WAL-index are stock SQLite's.
+** The spliced wal.c includes this file. The head of crates/engine/src/shm/read_marks.rs has the
+** rules, and why they keep stock SQLite and us apart. All other locks of the WAL-index are
+** stock SQLite's.
 **
 ** Invariant: Wal.pPlMarks changes only while none of the locks that it could count is held.
 */
 #include "engine.h"
 
-/* Version of the WAL-index of a fenced base; stock SQLite refuses it with SQLITE_CANTOPEN before it locks anything. */
+/* Version of the WAL-index of a fenced base; stock SQLite refuses it with SQLITE_CANTOPEN before it
+** locks anything. */
 #define PL_WALINDEX_VERSION 0x506c6169
 
-/* Wal.ePlFence: what the write transaction in progress has stamped into the header of the base, if anything */
+/* Wal.ePlFence: what the write transaction in progress has stamped into the header of the base,
+** if anything */
 #define PLF_Unknown 0
 #define PLF_Down    1
 #define PLF_Up      2
 
-/* The note of a lowered fence: plNote() of page 1 of the file, or 0. SQLite has no use for the word. */
+/* The note of a lowered fence: plNote() of page 1 of the file, or 0. SQLite has no use for
+** the word. */
 #define PL_LOWERED(pWal) (walCkptInfo(pWal)->notUsed0)
 
-/* Version for a new WAL-index header. A commit that stamps the fence says so here. Whoever else writes the header, to start the
-** WAL over or to rebuild the WAL-index after the death of a writer, leaves it as it is: in both copies, or in what a torn
-** one has left of it. */
+/* Returns the version for a new WAL-index header. A commit that stamps the fence says so here.
+** Every other writer of the header, which starts the WAL over or rebuilds the WAL-index after
+** the death of a writer, leaves the version as it is: in both copies, or in what is left of a
+** torn one. */
 static u32 plWalIndexVersion(Wal *pWal){
   volatile WalIndexHdr *aHdr = walIndexHdr(pWal);
   int bUp = pWal->ePlFence==PLF_Up;
@@ -34,17 +39,19 @@ static u32 plWalIndexVersion(Wal *pWal){
 static int plStillFits(Wal *pWal);      /* fits.c */
 static int plClosesMisfit(Wal *pWal);   /* fits.c */
 
-/* Page 1 on its way from the WAL into the database file. A reader from before the fence may hold the checkpoint back at a
-** page 1 from before it; the file keeps the fence that it has (base.c). */
+/* Page 1 on its way from the WAL into the database file. A reader from before the fence may
+** hold the checkpoint back at a page 1 from before the fence; the file keeps the fence that it
+** has (base.c). */
 static void plKeepFence(Wal *pWal, u8 *aPage1){
   if( walIndexHdr(pWal)->iVersion!=PL_WALINDEX_VERSION ) return;
   aPage1[18] = aPage1[19] = 3;
-  AtomicStore(&PL_LOWERED(pWal), 0);      /* it is raised with that */
+  AtomicStore(&PL_LOWERED(pWal), 0);      /* this raises it */
 }
 
-/* May a reader be counted on this mark? Stock SQLite sees no counts. What began before the fence, a checkpoint above all, takes
-** marks from before the fence for its own if no lock in the file forbids it. A reader that shares such a mark, because no
-** other could be moved to its own position, needs that lock. */
+/* True if a reader may be counted on this mark. Stock SQLite sees no counts. A stock process that
+** began before the fence, above all a checkpoint, takes over marks from before the fence unless a
+** lock in the file forbids it. A reader that shares such a mark, because no other could be moved to
+** its own position, needs that lock. */
 static int plMarkCounts(Wal *pWal, int iMark){
   if( pWal->pPlMarks==0 || pWal->hdr.iVersion!=PL_WALINDEX_VERSION ) return 0;
   return iMark==0 || AtomicLoad(walCkptInfo(pWal)->aReadMark+iMark)==pWal->hdr.mxFrame;

@@ -1,16 +1,17 @@
 /*
 ** message.c - the texts behind result codes.
 **
-** Engine calls return plain codes. What happened is composed here at once, while the engine still knows
-** it, and kept on the handle until the code comes back through plErrStr(): when a statement
-** fails, or when the application asks sqlite3_errmsg() after a COMMIT.
+** Engine calls return plain codes. The text of a failure is composed here at once, while the engine
+** still knows what happened. The handle keeps it until the code comes back through plErrStr(): when
+** a statement fails, or when the application calls sqlite3_errmsg() after a COMMIT.
 **
-** Invariant: a stash is shown only together with the code that it was made for, and of what its connection does now: every statement that
-** begins in one of its files forgets those of all of them, and so does every COMMIT.
+** Invariant: a stash is shown only together with the code that it was made for, and only for what
+** its connection does now: every statement that begins in one of its files forgets the stashes of
+** all of them, and so does every COMMIT.
 **
-** "database is locked" stays in front for SQLITE_BUSY and its kin: programs look for it. Some look for nothing else than that: a process whose
-** environment says that it is one which knows WAL mode alone (PLAIT_JOURNAL_MODE=concurrent) gets SQLite's own text, and the rest goes to
-** SQLite's error log.
+** "database is locked" stays in front for SQLITE_BUSY and its kin: programs look for it. Some
+** compare the whole text: a process whose environment says that its program knows WAL mode alone
+** (PLAIT_JOURNAL_MODE=concurrent) gets SQLite's own text, and the rest goes to SQLite's error log.
 */
 
 static void plStashClear(Btree *p){
@@ -27,7 +28,8 @@ static SQLITE_NOINLINE void plStashClearAll(sqlite3 *db){
   }
 }
 
-/* As whom this process opens files, and below which root directory. A daemon may change both after it has opened a database. */
+/* Stores as which user, and below which root directory, this process opens files. A daemon may
+** change both after it has opened a database. */
 static void plNoteSelf(PlSelf *pOut){
   struct stat st;
   memset(pOut, 0, sizeof(*pOut));
@@ -37,7 +39,8 @@ static void plNoteSelf(PlSelf *pOut){
   pOut->iRootIno = (u64)st.st_ino;
 }
 
-/* Below another root names lead elsewhere, and whoever may not look into a folder does not see them: they say nothing about what is open. */
+/* True if names can be relied on. Below another root names lead elsewhere, and a user without
+** access to a folder does not see them: they say nothing about open files. */
 static int plSeesNames(const PlBtree *pPl, const char *zPath){
   PlSelf now;
   struct stat st;
@@ -46,7 +49,7 @@ static int plSeesNames(const PlBtree *pPl, const char *zPath){
   return osStat(zPath, &st)==0 || errno!=EACCES;
 }
 
-/* What is said where one cannot join that could have joined before. */
+/* The text for a handle that cannot join but could have joined before, or "". */
 static const char *plSelfChanged(const PlBtree *pPl){
   PlSelf now;
   plNoteSelf(&now);
@@ -57,13 +60,14 @@ static const char *plSelfChanged(const PlBtree *pPl){
 
 static int plStash(Btree *p, int rc, char *zText);
 
-/* A stock transaction could not begin to write: the WAL, opened anew, is one that this user may only read. */
+/* A stock transaction could not begin to write: this user may only read the WAL that was
+** opened anew. */
 static SQLITE_NOINLINE PL_COLD int plMayOnlyRead(Btree *p, int rc){
   const char *zChanged = plSelfChanged(p->pPl);
   return zChanged[0] ? plStash(p, rc, sqlite3_mprintf("%s%s", sqlite3ErrStr(rc), zChanged)) : rc;
 }
 
-/* The concurrent side of a handle, allocated when first needed; 0 when out of memory. */
+/* Returns the concurrent side of a handle, allocated when first needed; 0 when out of memory. */
 static PlBtree *plSide(Btree *p){
   if( p->pPl==0 ){
     p->pPl = sqlite3MallocZero(sizeof(PlBtree));
@@ -77,7 +81,7 @@ static PlBtree *plSide(Btree *p){
   return p->pPl;
 }
 
-/* Keeps a text (from sqlite3_mprintf, ownership passes) for rc and returns rc. */
+/* Keeps a text (from sqlite3_mprintf; ownership passes) for rc and returns rc. */
 static int plStash(Btree *p, int rc, char *zText){
   PlBtree *pPl = plSide(p);
   plRefused(p->db, rc);
@@ -91,13 +95,13 @@ static int plStash(Btree *p, int rc, char *zText){
   return rc;
 }
 
-/* BUSY of a transaction that is broken (plBreak()): it may not be repeated. */
+/* BUSY in a transaction that is broken (plBreak()): it must not be repeated. */
 static int plSayBroken(Btree *p){
   return plStash(p, SQLITE_BUSY_SNAPSHOT, sqlite3_mprintf("database is locked: the transaction could not go on from a newer state of the "
       "file, which somebody else has locked; ROLLBACK and retry"));
 }
 
-/* The schema that a handle is open as: "main", or the name in ATTACH. */
+/* Returns the index of the schema that a handle is open as: "main", or the name in ATTACH. */
 static int plDbIndex(Btree *p){
   int i;
   for(i=0; i<p->db->nDb; i++){
@@ -146,17 +150,18 @@ static void plKeyText(sqlite3_str *pOut, const u8 *aKey, u32 nKey, int bRowid, u
   pl_buf_free(&buf);
 }
 
-/* A write outside of BEGIN that was refused because of what other statements, still open, have begun to read. COMMIT writes nothing. */
+/* True for a write outside of BEGIN that was refused because of what other statements, still open,
+** have begun to read. COMMIT writes nothing. */
 static int plBesideOpen(sqlite3 *db){
   return db->autoCommit && db->nVdbeWrite>0 && db->nVdbeActive>1;
 }
 
-/* Appends which file is meant, where that is not the main one. */
+/* Appends which file is meant, unless it is the main one. */
 static void plAttachedAs(sqlite3_str *pOut, Btree *p){
   if( plDbIndex(p)>0 ) sqlite3_str_appendf(pOut, " (attached as \"%s\")", plDbName(p));
 }
 
-/* So many of the last conflicts are on one key: it is a hot row. */
+/* With this many of the last conflicts on one key, it is a hot row. */
 #define PL_ALIKE_HOT 4
 
 static char *plConflictText(Btree *p, const PlConflict *pC){
@@ -198,7 +203,7 @@ static char *plConflictText(Btree *p, const PlConflict *pC){
   return sqlite3_str_finish(pOut);
 }
 
-/* An engine call on this handle returned rc: keep its text. Returns rc. */
+/* An engine call on this handle has returned rc: keeps its text. Returns rc. */
 static int plFail(Btree *p, int rc){
   PlBtree *pPl = p->pPl;
   PlConflict c;
@@ -216,12 +221,12 @@ static int plFail(Btree *p, int rc){
   return plStash(p, rc, sqlite3_mprintf("%s", z));
 }
 
-/* The same for a call that looks something up: SQLITE_DONE is an answer. */
+/* plFail() for a call that looks something up: SQLITE_DONE is no failure. */
 static SQLITE_INLINE int plFound(PlBtree *pPl, int rc){
   return rc==SQLITE_OK || rc==SQLITE_DONE ? rc : plFail(pPl->pBtree, rc);
 }
 
-/* What is known about the failure with this code, or 0. */
+/* Returns the text of a failure with this code, or 0. */
 static const char *plStashed(sqlite3 *db, int rc){
   int i;
   for(i=0; i<db->nDb; i++){
@@ -231,7 +236,7 @@ static const char *plStashed(sqlite3 *db, int rc){
   return 0;
 }
 
-/* Like sqlite3ErrStr(), but with what is known about the failure. */
+/* Like sqlite3ErrStr(), but with the text of the failure if there is one. */
 static const char *plErrStr(sqlite3 *db, int rc){
   const char *zText = plStashed(db, rc);
   if( zText && (rc & 0xff)==SQLITE_BUSY && pl_wal_is_concurrent()==SQLITE_OK ){
@@ -241,8 +246,9 @@ static const char *plErrStr(sqlite3 *db, int rc){
   return zText ? zText : sqlite3ErrStr(rc);
 }
 
-/* A call has failed as busy. Programs may know no extended code of that, and take SQLITE_BUSY_SNAPSHOT for another failure than one that they
-** repeat (PLAIT_BUSY_SNAPSHOT=busy): those are told SQLITE_BUSY. What SQLite's own code refuses in WAL mode keeps the code that it has. */
+/* A call has failed with BUSY. Programs that do not know the extended code may not repeat after
+** SQLITE_BUSY_SNAPSHOT (PLAIT_BUSY_SNAPSHOT=busy): they get SQLITE_BUSY. What SQLite's own code
+** refuses in WAL mode keeps its code. */
 static SQLITE_NOINLINE PL_COLD void plTellBusy(sqlite3 *db, int *pRcStmt, int *pRc){
   int i, bOurs = 0;
   if( *pRcStmt!=SQLITE_BUSY_SNAPSHOT || pl_snapshot_is_busy()!=SQLITE_OK ) return;

@@ -1,34 +1,44 @@
 /*
-** pages.c - code that looks at the file page by page: integrity_check, dbstat, dbpage, backup, serialize, checkpoint; how many pages
-** there are; and header values.
+** pages.c - code that looks at the file page by page (integrity_check, dbstat, dbpage, backup,
+** serialize, checkpoint), the number of pages, and header values.
 **
-** Pages hold the base alone. Before such code runs, plWholeView() merges what is committed and starts the read transaction over
-** at the merged base, if nothing has been read in it yet (bUsed): by a cursor, on the schema too, by a value of the header, or by a
-** statement that began in it before. What SQLite reads to load the schema is not counted. What then must be true depends on what is asked for:
+** Pages hold the base alone. Before such code runs, plWholeView() merges what is committed and
+** restarts the read transaction at the merged base, if nothing has been read in it yet (bUsed):
+** by a cursor, on the schema too, by a value of the header, or by a statement that began in it
+** before. What SQLite reads to load the schema does not count. What must be true then depends on
+** the caller:
 **
-**   PLV_COUNT page_count, freelist_count: numbers of the base as the snapshot has it, for which nothing is merged where others have the
-**             database open, nor in a transaction that has read or written. Programs ask for them each time that they write, to keep a limit.
-**             No row is read by that.
-**   PLV_LOOK  integrity_check, max_page_count, dbstat: an answer from the snapshot. Pages are those of the base as the snapshot
-**             has it, whether or not a merge was possible; cursors go on seeing base and overlay, and integrity_check
-**             compares what it finds with merged counts. Never refused to a transaction that only reads. What was looked at is
-**             not known row by row: every b-tree counts as read as a whole.
-**   PLV_PAGES dbpage: the same, but where a transaction that has read the schema alone would miss what is not merged it becomes
-**             exclusive: the shell's .recover makes a database of these pages. Where they were counted before anything was read, they are
-**             those that were counted.
-**   PLV_COPY  backup, serialize: the pages must be everything that is committed, or the answer is BUSY: while a commit over several
-**             files is undecided, or readers hold every memtable, some of it stays in memory. For the rest of the read transaction the overlay is left out of
-**             sight (bBaseOnly). A transaction that has already read cannot move: it becomes exclusive.
+**  PLV_COUNT page_count, freelist_count: numbers of the base as the snapshot has it. Nothing is
+**            merged for them while others have the database open, nor in a transaction that has
+**            read or written: programs read these numbers each time that they write, to keep a
+**            limit. They count as no read of a row.
+**  PLV_LOOK  integrity_check, max_page_count, dbstat: an answer from the snapshot. Pages are those
+**            of the base as the snapshot has it, whether or not a merge was possible; cursors go
+**            on seeing base and overlay, and integrity_check compares what it finds with merged
+**            counts. Never refused to a transaction that only reads. What was looked at is not
+**            known row by row: every b-tree counts as read as a whole.
+**  PLV_PAGES dbpage: like PLV_LOOK, but a transaction that has read the schema alone becomes
+**            exclusive if it would miss what is not merged: the shell's .recover makes a database
+**            of these pages. If pages were counted before anything was read, dbpage gives those
+**            that were counted.
+**  PLV_COPY  backup, serialize: the pages must be everything that is committed, or the answer is
+**            BUSY: while a commit over several files is undecided, or readers hold every memtable,
+**            some of it stays in memory. For the rest of the read transaction the overlay is not
+**            looked at (bBaseOnly). A transaction that has already read cannot move: it becomes
+**            exclusive.
 **
-** Neither merges where the base of the snapshot is whole: everything has just been merged, by an exclusive transaction of others say,
-** beside which nobody can.
+** None of them merges while the base of the snapshot is whole: everything has just been merged,
+** by an exclusive transaction of another connection for instance, in parallel with which no
+** merge is possible.
 **
-** A transaction that has written becomes exclusive for all but a count, which validates what it read and merges what it wrote.
+** A transaction that has written becomes exclusive for all but a count: that validates what it
+** read and merges what it wrote.
 **
-** dbpage and backup call the pager directly. The macros at the end of dispatch.c lead those calls here.
+** dbpage and backup call the pager directly. The macros at the end of dispatch.c lead those
+** calls here.
 */
 
-/* The handle that owns a pager, or 0. */
+/* Returns the handle that owns a pager, or 0. */
 static Btree *plHandle(Pager *pPager){
   BtShared *pBt = (BtShared*)pPager->pBusyHandlerArg;
   int i;
@@ -40,13 +50,13 @@ static Btree *plHandle(Pager *pPager){
   return 0;
 }
 
-/* The same, if it is attached. */
+/* Returns the attached handle that owns a pager, or 0. */
 static Btree *plOwner(Pager *pPager){
   Btree *p = plHandle(pPager);
   return p && PL_BT(p) ? p : 0;
 }
 
-/* Every b-tree counts as read as a whole. */
+/* Records that every b-tree was read as a whole. */
 static int plReadEverything(Btree *p){
   PlBtree *pPl = p->pPl;
   Schema *pSchema = p->db->aDb[plDbIndex(p)].pSchema;
@@ -62,8 +72,8 @@ static int plReadEverything(Btree *p){
   return rc;
 }
 
-/* Merges, all that is committed if bWhole, and starts a read transaction in which nothing was read over at the merged base.
-** *prcMerge: what hindered the merge. */
+/* Merges, all that is committed if bWhole, and restarts a read transaction, in which nothing was
+** read, at the merged base. *prcMerge: why a merge was not possible. */
 static int plMergeAndMove(Btree *p, int bWhole, int *prcMerge){
   PlBtree *pPl = p->pPl;
   int bForWrite = pPl->bForWrite, nBegun = pPl->nBegun;
@@ -79,7 +89,7 @@ static int plMergeAndMove(Btree *p, int bWhole, int *prcMerge){
   return rc;
 }
 
-/* The pages of the base as the snapshot has it are counted. */
+/* Records that the pages of the base as the snapshot has it are counted. */
 static int plCounted(PlBtree *pPl){
   if( pPl->eCounted==PLN_NO ) pPl->eCounted = pPl->bUsed ? PLN_LATER : PLN_FIRST;
   pPl->bUsed = 1;
@@ -101,7 +111,7 @@ static int plWholeView(Btree *p, int eView){
     rc = pPl->eWrite || pPl->bUsed ? SQLITE_DONE : plFound(pPl, pl_is_lone(pPl->pConn));
     if( rc ) return rc==SQLITE_DONE ? plCounted(pPl) : rc;
   }
-  /* A writer that has written other files alone cannot become exclusive, and has no need to. */
+  /* A writer that has written other files alone cannot become exclusive, and need not. */
   bOnlyOthers = eView!=PLV_COPY && pPl->eWrite && !pPl->bWrote && p->db->nDb>2 && plOtherChanged(p)!=0;
   rc = plFound(pPl, pl_has_overlay(pPl->pConn));
   if( rc!=SQLITE_OK && rc!=SQLITE_DONE ) return rc;
@@ -127,7 +137,8 @@ static int plWholeView(Btree *p, int eView){
     if( rcMerge ) plStashClear(p);
     if( iCookie!=get4byte(&p->pBt->pPage1->aData[40]) ){
       (void)plTripAll(pPl, SQLITE_SCHEMA, 0);
-      /* Pages are copied without the schema. Everything else is prepared again by sqlite3_step(). */
+      /* A copy takes pages without the schema. Every other statement is prepared again
+      ** by sqlite3_step(). */
       if( eView!=PLV_COPY ) return SQLITE_SCHEMA;
     }
   }
@@ -146,8 +157,8 @@ SQLITE_PRIVATE void plSerialize(Btree *p, int bCopy){
   if( p->pPl ) p->pPl->bCopy = (u8)bCopy;
 }
 
-/* integrity_check compares rows and index entries, which it finds through cursors, with counts of b-trees: they have to be those
-** of the cursors wherever something lies above the base. */
+/* integrity_check compares rows and index entries, which it finds through cursors, with counts of
+** b-trees: these have to be the cursors' counts wherever an entry hides or adds to the base. */
 static int plMergedCounts(sqlite3 *db, Btree *p, Pgno *aRoot, sqlite3_value *aCnt, int nRoot){
   PlBtree *pPl = p->pPl;
   int i, rc = SQLITE_OK;
@@ -186,28 +197,32 @@ static int plBtreeIntegrityCheck(
     if( rc==SQLITE_OK ) return SQLITE_OK;
     sqlite3_free(*pzOut);
   }
-  *pnErr = 1;      /* OP_IntegrityCk looks at the code only if something was found */
+  *pnErr = 1;      /* OP_IntegrityCk reads the code only if something was found */
   *pzOut = 0;
   return rc;
 }
 
-/* Exclusive for the sake of a copy alone: there is nothing that the copy could not have. */
+/* True if the transaction is exclusive for the sake of a copy alone: then the copy can
+** have everything. */
 static int plOnlyCopies(Btree *p){
   return PL_BT(p) && p->pPl->bExcl && p->pPl->bCopies && !p->pPl->bWrote;
 }
 
-/* sqlite3_backup_step() asks for the size of its source before it reads page iNext and up to nPage-1 more (nPage<0: all). The first
-** step makes the base complete, and so does the one that would be the last: as with stock SQLite the copy is what is
-** committed when it ends, and if that has changed since, the pager starts the backup over.
+/* sqlite3_backup_step() calls this for the size of its source before it reads page iNext and up to
+** nPage-1 more (nPage<0: all). The first step makes the base complete, and so does the step that
+** would be the last: as with stock SQLite the copy is what is committed when it ends. If that has
+** changed since the first step, the pager starts the backup over.
 **
-** Stock code brings what the source's own handle commits meanwhile into the copy instead, and so comes to an end beside a program that
-** writes between the steps. Here the pages of such commits are written by whoever merges them, and the backup starts over. So that it comes to an
-** end too, the last step then copies all, as does one that finds that it has started over twice (once it does for the fence alone).
-** Two backups of one handle at a time may do so earlier than they need.
+** Stock code copies what the source's own handle commits between the steps into the backup, and so
+** ends even while a program writes between the steps. Here a merge writes the pages of such
+** commits, and the backup starts over. So that it ends too, its last step copies all pages then, as
+** does a step after two restarts (the fence alone causes one). Two backups of one handle at a time
+** may do so earlier than they need.
 **
-** What other handles commit makes it start over with stock SQLite too, each time that a step finds something new. There it ends when a copy gets
-** through between two commits; here its end is a merge, which takes longer than commits need to follow each other. So it copies all when it has
-** started over more than PL_BACKUP_OVER times. */
+** Commits of other handles make stock SQLite start over too, each time that a step finds one. There
+** the backup ends when a copy gets through between two commits; here it ends with a merge, which
+** takes longer than the time between commits. So a step copies all pages after more than
+** PL_BACKUP_OVER restarts. */
 #define PL_BACKUP_OVER 10
 static int plBackupPages(Btree *pSrc, Pgno iNext, int *pnPage, int *pRc){
   if( *pRc==SQLITE_OK && PL_BT(pSrc) ){
@@ -222,7 +237,7 @@ static int plBackupPages(Btree *pSrc, Pgno iNext, int *pnPage, int *pRc){
       bLast = 1;
     }
     pPl->iBackupNext = bLast ? iNext : iNext + (Pgno)*pnPage;
-    if( pPl->nBegun ) pPl->bUsed = 1;      /* not the step has begun this transaction */
+    if( pPl->nBegun ) pPl->bUsed = 1;      /* another statement has begun this transaction */
     *pRc = plGiveUpEarly(pSrc);
     if( *pRc ) return (int)sqlite3BtreeLastPage(pSrc);
     if( pSrc->nBackup>0 && pPl->eWrite && !plOnlyCopies(pSrc) ){
@@ -230,7 +245,7 @@ static int plBackupPages(Btree *pSrc, Pgno iNext, int *pnPage, int *pRc){
     }else if( bFirst || bLast || pPl->eWrite ){
       *pRc = plWholeView(pSrc, PLV_COPY);
     }else{
-      /* The base as it is. If others merged meanwhile the pager restarts the backup. */
+      /* The base as it is. If another process merged since, the pager restarts the backup. */
       pPl->bBaseOnly = !pPl->bUsed;
     }
     if( (bFirst || bLast) && *pRc==SQLITE_OK ) pPl->nBackupCommit = pPl->nCommit;
@@ -247,7 +262,8 @@ SQLITE_PRIVATE void plBackupHeader(u8 *aPage1){
   }
 }
 
-/* Page 1 of a serialization. An in-memory database has no WAL: one that says it has cannot be deserialized. */
+/* Page 1 of a serialization. An in-memory database has no WAL: an image that says it has one cannot
+** be deserialized. */
 SQLITE_PRIVATE void plSerializedHeader(u8 *aPage1){
   if( PL_MARKED(aPage1) ){
     plBackupHeader(aPage1);
@@ -255,7 +271,7 @@ SQLITE_PRIVATE void plSerializedHeader(u8 *aPage1){
   }
 }
 
-/* sqlite3PagerGet() of backup.c, dbstat.c and dbpage.c. */
+/* sqlite3PagerGet() in backup.c, dbstat.c and dbpage.c. */
 static int plPagerGet(Pager *pPager, Pgno pgno, DbPage **ppPage, int flags){
   Btree *p = plOwner(pPager);
   if( p && p->nBackup==0 ){
@@ -268,7 +284,7 @@ static int plPagerGet(Pager *pPager, Pgno pgno, DbPage **ppPage, int flags){
   return sqlite3PagerGet(pPager, pgno, ppPage, flags);
 }
 
-/* sqlite3PagerWrite() of the same. */
+/* sqlite3PagerWrite() in those files. */
 static int plPagerWrite(DbPage *pPg){
   Btree *p = plOwner(pPg->pPager);
   if( p ){
@@ -279,8 +295,8 @@ static int plPagerWrite(DbPage *pPg){
   return sqlite3PagerWrite(pPg);
 }
 
-/* dbstat is about to read the schema, to look at the pages of its b-trees: what it reads has to be that of those pages. Where the
-** schema in memory is another one, the statement that reads it finds out. */
+/* dbstat is about to read the schema, and then the pages of its b-trees: both have to be of one
+** state. If the schema in memory is of another state, the statement that reads it finds out. */
 static int plStatLook(sqlite3 *db, int iDb){
   Btree *p = db->aDb[iDb].pBt;
   int rc = SQLITE_OK;
@@ -290,8 +306,9 @@ static int plStatLook(sqlite3 *db, int iDb){
   return plWholeView(p, PLV_LOOK);
 }
 
-/* PRAGMA locking_mode=exclusive: the handle wants the file for itself, and has it as in WAL mode, from its next transaction on, by SQLite's own locks
-** and code (plStaysStock()). A member of a session leaves that; in a transaction it cannot, and says so. */
+/* PRAGMA locking_mode=exclusive: the handle wants the file for itself. As in WAL mode it gets it
+** from its next transaction on, by SQLite's own locks and code (plStaysStock()). A member of a
+** session leaves the session. It cannot do that in a transaction, and the answer says so. */
 static int plPagerLockingMode(Pager *pPager, int eMode){
   Btree *p = plHandle(pPager);
   if( eMode==PAGER_LOCKINGMODE_EXCLUSIVE && p && PL_BT(p) ){
@@ -307,7 +324,8 @@ static int plPagerLockingMode(Pager *pPager, int eMode){
 }
 
 #ifdef SQLITE_ENABLE_SNAPSHOT
-/* sqlite3_snapshot objects name a state of the WAL, which is not the state of a concurrent database. */
+/* sqlite3_snapshot objects name a state of the WAL, which is not the state of a
+** concurrent database. */
 static int plIsMember(Pager *pPager){
   Btree *p = plHandle(pPager);
   return p && (PL_BT(p) || (p->inTrans!=TRANS_NONE && plMarked(p->pBt)));
@@ -327,12 +345,14 @@ static int plPagerSnapshotOpen(Pager *pPager, sqlite3_snapshot *pSnapshot){
 #define PL_SMALL_WRITES 64
 #define PL_SMALL_BYTES  (16<<10)
 
-/* Frames in the base's WAL after a commit, for what is called then; 0: nothing is to be called.
+/* Returns the frames in the base's WAL after a commit for the callback; 0: no callback.
 **
-** SQLite's own wal_autocheckpoint is told of them when they are four times as many as it asks for: in a bulk load it then syncs both files
-** a quarter as often. After a small transaction they are to be twice as many, since half of them are page 1: so it comes after as many
-** commits as in SQLite, and the WAL, which a commit pays for where it still grows, begins anew as early. A hook of the application is called for every
-** commit, as with SQLite, though most do not go to the WAL. */
+** SQLite's own wal_autocheckpoint is called when there are four times as many frames as its limit:
+** in a bulk load it then syncs both files a quarter as often. After a small transaction it is
+** called at twice the limit, since half of the frames are page 1: so a checkpoint comes after as
+** many commits as in SQLite, and the WAL, which makes commits costly while it grows, starts over as
+** early. A hook of the application is called for every commit, as with SQLite, though most commits
+** do not go to the WAL. */
 static int plPagerWalCallback(Pager *pPager){
   int nFrame = sqlite3PagerWalCallback(pPager);
   BtShared *pBt = (BtShared*)pPager->pBusyHandlerArg;
@@ -354,7 +374,8 @@ static int plPagerWalCallback(Pager *pPager){
   return nFrame;
 }
 
-/* OP_ReadCookie: BTREE_DATA_VERSION counts commits, not pages; free pages are counted as all pages are. */
+/* OP_ReadCookie: BTREE_DATA_VERSION counts commits, not pages; free pages are counted like
+** all pages. */
 static int plReadMeta(Btree *p, int idx, u32 *pMeta){
   if( idx!=BTREE_FREE_PAGE_COUNT && PL_BT(p) ) p->pPl->bUsed = 1;
   if( idx==BTREE_DATA_VERSION && PL_BT(p) ) return plFail(p, pl_data_version(p->pPl->pConn, 0, pMeta));
@@ -366,7 +387,8 @@ static int plReadMeta(Btree *p, int idx, u32 *pMeta){
   return SQLITE_OK;
 }
 
-/* SQLITE_FCNTL_DATA_VERSION counts every change, own ones included; own commits are not counted by pl_data_version(). */
+/* SQLITE_FCNTL_DATA_VERSION counts every change, own ones included, which pl_data_version() does
+** not count. */
 static int plDataVersion(Btree *p, Pager *pPager, u32 *pOut){
   u32 i = 0;
   int rc = SQLITE_OK;
@@ -378,8 +400,8 @@ static int plDataVersion(Btree *p, Pager *pPager, u32 *pOut){
   return rc;
 }
 
-/* The handle has just been attached: data_version goes on from what stock code answers. pCookie: that of the base then, or 0 if it was
-** fenced, which stock code has counted as a change. */
+/* The handle has just been attached: data_version continues from stock code's number. pCookie: that
+** of the base then, or 0 if it was fenced, which stock code has counted as a change. */
 static int plVersionJoins(Btree *p, const u64 *pCookie){
   PlBtree *pPl = p->pPl;
   pPl->nCommit = 0;
@@ -387,11 +409,12 @@ static int plVersionJoins(Btree *p, const u64 *pCookie){
   return plFail(p, pl_data_version_from(pPl->pConn, pPl->iJoined, (const uint64_t*)pCookie));
 }
 
-/* The handle is about to be stock again: so do both numbers. nOther: commits of others that nobody has counted. */
+/* The handle is about to be stock again: both numbers continue. nOther: commits of others that are
+** not counted yet. */
 static void plVersionLeaves(Btree *p, PlConn *pConn, u32 nOther){
   Pager *pPager = p->pBt->pPager;
   u32 i;
-  /* An engine that has stopped can tell no number: any but the last. */
+  /* An engine that has stopped has no number: any number but the last will do. */
   if( pl_data_version(pConn, 1, &i) ) i = p->pPl->iJoined + p->pPl->nCommit + 1;
   i += nOther;
   pPager->iDataVersion += i - p->pPl->iJoined + p->pPl->nCommit;
@@ -406,20 +429,23 @@ typedef struct PlTry {
   int bTried;
 } PlTry;
 
-/* The caller asks for how many frames the WAL has, and how many of them are in the file; or, of all files but the first, does not. */
+/* Stores how many frames the WAL has and how many of them are in the file, both n, unless the
+** caller passed no pointers (for all files but the first). */
 static void plTellFrames(PlTry *pTry, int n){
   if( pTry->pnLog ) *pTry->pnLog = n;
   if( pTry->pnCkpt ) *pTry->pnCkpt = n;
 }
 
-/* The WAL is empty, and the file at rest but for the note (upkeep/fence.rs): there is nothing to do, and what is done would tear the WAL-index if the process died,
-** or meet a WAL that is somebody else's by now. */
+/* True if the WAL is empty and the file at rest, but for the note (upkeep/fence.rs). Then there is
+** nothing to do; and doing it would tear the WAL-index if the process died, or meet a WAL that is
+** another program's by now. */
 static int plWasLowered(Pager *pPager){
   Wal *pWal = pPager->pWal;
   return plIndexFencedNow(pPager) && AtomicLoad(&PL_LOWERED(pWal))!=0 && AtomicLoad(&walIndexHdr(pWal)->mxFrame)==0;
 }
 
-/* Stock SQLite waits for readers with the write lock of the WAL held. Without a busy handler it does what can be done now. */
+/* One attempt at a checkpoint, without a busy handler: it does what can be done now. Stock SQLite
+** would wait for readers with the write lock of the WAL held. */
 static int plTryCheckpoint(void *pCtx, const PlMarks *pMarks){
   PlTry *pTry = (PlTry*)pCtx;
   sqlite3 *db = pTry->p->db;
@@ -440,15 +466,16 @@ static int plTryCheckpoint(void *pCtx, const PlMarks *pMarks){
   return rc;
 }
 
-/* One attempt, asked for by nobody. */
+/* One attempt outside of pl_checkpoint(). */
 static int plTryAlone(PlTry *pTry){
   const PlMarks *pMarks;
   int rc = pl_read_marks(pTry->p->pPl->pConn, &pMarks);
   return rc ? rc : plTryCheckpoint(pTry, pMarks);
 }
 
-/* wal_checkpoint: everything into the base, then the base's WAL into the file. The engine asks for the attempts, so that nobody who
-** waits for readers holds up others. PASSIVE, which is what automatic checkpoints are, waits for nobody at all. */
+/* wal_checkpoint: everything into the base, then the base's WAL into the file. The engine calls for
+** the attempts, so that a checkpoint that waits for readers holds up no other transaction. PASSIVE,
+** which is what automatic checkpoints are, does not wait at all. */
 static int plBtreeCheckpoint(Btree *p, int eMode, int *pnLog, int *pnCkpt){
   PlConn *pConn = p->pPl->pConn;
   PlTry attempt;
@@ -471,7 +498,7 @@ static int plBtreeCheckpoint(Btree *p, int eMode, int *pnLog, int *pnCkpt){
     rc = SQLITE_OK;
   }
   if( rc==SQLITE_BUSY && attempt.bTried==0 ){
-    /* Somebody merges, who checkpoints as well: this tells how far that is. */
+    /* Another process merges, and checkpoints as well: this attempt returns how far that is. */
     attempt.eMode = SQLITE_CHECKPOINT_PASSIVE;
     (void)plBaseSynced(p, plTryAlone(&attempt));
   }
@@ -479,9 +506,10 @@ static int plBtreeCheckpoint(Btree *p, int eMode, int *pnLog, int *pnCkpt){
   return plFail(p, (rc & 0xff)==SQLITE_BUSY ? SQLITE_BUSY : rc);
 }
 
-/* PRAGMA wal_checkpoint of a handle that has not joined. SQLite waits for readers with the locks of the checkpoint and the WAL's writer held; and
-** one who raises the fence waits for the first of these, with a snapshot of his own that the checkpoint may wait for. So it is tried again and
-** again, with no lock in between. */
+/* PRAGMA wal_checkpoint of a handle that has not joined. SQLite waits for readers with the locks of
+** the checkpoint and of the WAL's writer held. A process that raises the fence waits for the first
+** of these locks, with a snapshot of its own that the checkpoint may wait for. So the checkpoint is
+** tried again and again, with no lock held in between. */
 static int plCheckpointUnjoined(Btree *p, int eMode, int *pnLog, int *pnCkpt){
   BusyHandler *pBusy = &p->db->busyHandler;
   int (*xBusy)(void*,int) = pBusy->xBusyHandler;
@@ -500,8 +528,8 @@ SQLITE_PRIVATE int sqlite3BtreeCheckpoint(Btree *p, int eMode, int *pnLog, int *
    && ((eMode>SQLITE_CHECKPOINT_PASSIVE && (plFileFenced(p) || plIndexFencedNow(p->pBt->pPager)))
     || (p->pPl && p->pPl->bAsksLocks && plIndexGone(p->pBt->pPager)))
   ){
-    /* Others have committed since this handle has looked last. Read marks of members are no locks that stock code could take; and what
-    ** others have written by another WAL-index, this one does not know. */
+    /* Others have committed since this handle last looked. Stock code cannot take the read marks of
+    ** members; and this WAL-index does not know what others have written through another one. */
     int rc = plLook(p);
     if( rc ) return rc;
   }

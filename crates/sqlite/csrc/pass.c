@@ -1,5 +1,6 @@
 /*
-** pass.c - facade cursors on the exclusive path: stock cursors, but for what others must know of their writes (CURSOR-2).
+** pass.c - facade cursors on the exclusive path: stock cursors, but for what others must know of
+** their writes (CURSOR-2).
 */
 
 /* STOCK-3: row by row. */
@@ -23,13 +24,14 @@ static void plNoteMaximum(PlBtree *pPl, Pgno iRoot, i64 iRow){
   if( i==PL_CHANGED_MAXIMA ) plNoteChanged(pPl, iRoot);
   else p->aMaximum[p->nMaximum++] = iRow;
 }
-/* STOCK-3: pages, the schema, or what else is no row of a b-tree. */
+/* STOCK-3: pages, the schema, or anything else that is no row of a b-tree. */
 static void plNoteChangedAny(PlBtree *pPl){
   pPl->changed.nRoot = PL_CHANGED_ANY;
 }
 
-/* Stock code saves the other cursors of a b-tree before a write, and fails if one of them is pinned and on a row. A pinned
-** one that was moved when the transaction became exclusive is not on its row until it is next used: look for it here (HANDLE-4). */
+/* Stock code saves the other cursors of a b-tree before a write, and fails if one of them is pinned
+** and on a row. A pinned cursor that was moved when the transaction became exclusive is not on its
+** row until it is next used: find it here (HANDLE-4). */
 static SQLITE_NOINLINE PL_COLD int plFindPinned(PlBtree *pPl, Pgno iRoot, PlCursor *pExcept){
   PlCursor *pX;
   for(pX=pPl->pCsr; pX; pX=pX->pNext){
@@ -43,7 +45,8 @@ static SQLITE_INLINE int plCheckPinned(PlBtree *pPl, Pgno iRoot, PlCursor *pExce
   return PL_UNLIKELY(pPl->bPinned) ? plFindPinned(pPl, iRoot, pExcept) : SQLITE_OK;
 }
 
-/* Puts a hard-saved cursor on the exclusive path: it becomes a stock cursor with a saved position. */
+/* Puts a hard-saved cursor on the exclusive path: it becomes a stock cursor with a
+** saved position. */
 static int plPassInstall(PlCursor *pX){
   BtCursor *pOut = pX->pOut;
   u8 eState = pOut->eState;
@@ -71,7 +74,7 @@ static int plPassInstall(PlCursor *pX){
   return rc;
 }
 
-/* A row of a table is about to go that a tripped blob handle may have been on. */
+/* A row of a table is about to go; a tripped blob handle may have been on it. */
 static SQLITE_NOINLINE PL_COLD void plInvalidateTripped(PlCursor *pX){
   BtCursor *pOut = pX->pOut;
   if( pOut->pKeyInfo==0 && pOut->eState==CURSOR_VALID ){
@@ -94,7 +97,7 @@ static int plPassInsert(PlCursor *pX, const BtreePayload *pPayload, int flags, i
   else plNoteChanged(pX->pPl, pOut->pgnoRoot);
   pX->pPl->nPassByte += pX->pOut->pKeyInfo ? (u64)pPayload->nKey : (u64)pPayload->nData + (u64)pPayload->nZero;
   if( !pX->bSeeked ){
-    /* What the VDBE knows of the position is from before this became the exclusive path. */
+    /* The VDBE's knowledge of the position is from before escalation. */
     seekResult = 0;
     if( flags & BTREE_SAVEPOSITION ){
       if( pOut->eState>=CURSOR_REQUIRESEEK ){

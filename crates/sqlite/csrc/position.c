@@ -1,19 +1,21 @@
 /*
 ** position.c - keeping a cursor's place while things move under it.
 **
-** Own writes go to the overlay and leave the base alone, so a cursor that is saved because of a write keeps
-** its stock cursor where it is: only an overlay entry, which the write may free, is copied ("soft"). When the
-** base transaction itself ends (exclusive path, COMMIT with open readers) rows are copied
-** as rowids or records and stock cursors are closed ("hard").
+** Own writes go to the overlay and leave the base alone. So a cursor that is saved because of a
+** write keeps its stock cursor where it is: only an overlay entry, which the write may free, is
+** copied ("soft"). When the base transaction itself ends (exclusive path, COMMIT with open readers)
+** rows are copied as rowids or records and stock cursors are closed ("hard").
 **
-** This replaces saveCursorPosition(), saveAllCursors() and sqlite3BtreeTripAllCursors() of stock SQLite and
-** keeps their contracts (TXN-1), the error for pinned cursors included: while a trigger runs that REPLACE has fired, the cursor
-** that REPLACE goes on with is pinned (OP_CursorLock), and nobody else may write its b-tree.
+** This replaces saveCursorPosition(), saveAllCursors() and sqlite3BtreeTripAllCursors() of stock
+** SQLite and keeps their contracts (TXN-1), the error for pinned cursors included: while a trigger
+** runs that REPLACE has fired, the cursor that REPLACE goes on with is pinned (OP_CursorLock), and
+** no other statement may write its b-tree.
 */
 
 static int plPassInstall(PlCursor *pX);
 
-/* From the base alone to the merge of base and overlay: the stock cursor moves aside with its place. */
+/* From the base alone to the merge of base and overlay: the stock cursor moves aside with
+** its place. */
 static void plToMerge(PlCursor *pX){
   if( pX->eMode!=PLC_PURE ) return;
   pX->bKey = pX->bRec = pX->bBaseKey = 0;
@@ -61,7 +63,8 @@ static int plKeepKey(PlCursor *pX, int bHard){
   return rc;
 }
 
-/* Saves the position of a cursor on a row before an own write moves things: saveCursorPosition(). */
+/* Saves the position of a cursor on a row before an own write moves things:
+** saveCursorPosition(). */
 static int plSave(PlCursor *pX){
   BtCursor *pOut = pX->pOut;
   int rc;
@@ -88,7 +91,8 @@ static int plSaveAll(PlBtree *pPl, Pgno iRoot, PlCursor *pExcept){
   return SQLITE_OK;
 }
 
-/* Takes the place of a PLC_PASS cursor over into the terms of PLC_MERGE, and closes it. */
+/* Converts the place of a PLC_PASS cursor into that of a PLC_MERGE cursor, and closes the
+** stock cursor. */
 static int plHardPass(PlCursor *pX){
   BtCursor *pIn = pX->pIn;
   u8 eState = CURSOR_INVALID;
@@ -118,7 +122,8 @@ static int plHardPass(PlCursor *pX){
     eState = pIn->skipNext ? CURSOR_SKIPNEXT : CURSOR_REQUIRESEEK;
     pX->ePos = pIn->skipNext>0 ? POS_BEFORE : pIn->skipNext<0 ? POS_AFTER : POS_ROW;
   }else if( pIn->curFlags & BTCF_Incrblob ){
-    pX->iKey = pIn->info.nKey;            /* the row that it was on, if a ROLLBACK trips it (blob.c) */
+    /* The row that it was on, if a ROLLBACK trips it (blob.c). */
+    pX->iKey = pIn->info.nKey;
   }
   if( rc==SQLITE_OK && pX->bRec ){
     rc = plEncodeRecord(pX, pX->aRec, pX->nRec, &pX->key);
@@ -129,7 +134,8 @@ static int plHardPass(PlCursor *pX){
   return rc;
 }
 
-/* Before the base transaction ends: every row position becomes a key, every stock cursor closes. */
+/* Before the base transaction ends: every row position becomes a key, and every stock
+** cursor closes. */
 static int plHardSave(PlCursor *pX){
   int rc = SQLITE_OK;
   pX->eRun = RUN_NONE;
@@ -139,7 +145,8 @@ static int plHardSave(PlCursor *pX){
     u8 eState = pX->pOut->eState;
     plToMerge(pX);
     if( eState==CURSOR_INVALID && pX->pOut->pKeyInfo && !pX->bRec ){
-      /* A failed seek leaves a place from which nobody moves. What it has found may be an own write that is gone since. */
+      /* A failed seek leaves a place from which no step starts. It may have found an own write that
+      ** is gone since. */
       pX->ePos = POS_NONE;
     }else{
       rc = plKeepKey(pX, 1);
@@ -176,7 +183,8 @@ static void plForget(PlCursor *pX){
   pX->pOut->eState = CURSOR_INVALID;
 }
 
-/* Makes a cursor fail with errCode from now on. It leaves the exclusive path: everything else asks for CURSOR_FAULT. */
+/* Makes a cursor fail with errCode from now on. It leaves PLC_PASS: the code of the other modes
+** checks for CURSOR_FAULT. */
 static void plTrip(PlCursor *pX, int errCode){
   BtCursor *pOut = pX->pOut;
   if( (pOut->curFlags & BTCF_Incrblob) && pOut->eState!=CURSOR_FAULT ){

@@ -1,36 +1,43 @@
 /*
 ** readset.c - what a transaction has read (TXN-2).
 **
-** A seek that finds its row reads a point, also if it lands beside that and one step leads to it: a scan for equality does so
-** (BTREE_SEEK_EQ, which looks at no row that is not equal). Any other seek that lands beside its key has read nothing but the key, until
-** the landing is used: then it becomes a range that reaches from the seek key to the current row, and follows the
-** cursor while it moves. The range is told to the engine when the cursor seeks elsewhere, closes, or when the transaction
-** is validated: its end is where the cursor is then, and unbounded if that is nowhere. So the steps of a cursor on the base
-** alone cost nothing but the first, which may start a range, and keys of base rows are encoded at the ends of ranges
-** only.
+** A seek that finds its row reads a point. So does a seek that lands next to its row, one step
+** away: a scan for equality does so (BTREE_SEEK_EQ, which looks at no row that is not equal). Any
+** other seek that lands next to its key has read nothing but the key until the landing is used.
+** Then the read becomes a range from the seek key to the current row, which follows the cursor
+** while it moves. The range goes to the engine when the cursor seeks elsewhere or closes, or when
+** the transaction is validated: it ends where the cursor is then, and is unbounded if the cursor is
+** nowhere. So the steps of a cursor on the base alone cost nothing but the first, which may start a
+** range, and keys of base rows are encoded at the ends of ranges only.
 **
-** Recording happens in explicit transactions that do not hold the writer's right, and in single writes that are tried without it (PlBtree.bTrack).
-** For other statements in autocommit it is enough to note the roots that they opened: their reads matter only if
-** another statement of the same connection writes while they are still open, and then count as a whole.
+** Reads are recorded in explicit transactions that do not hold the writer's right, and in single
+** writes that are tried without it (PlBtree.bTrack). For other statements in autocommit it is
+** enough to record the roots that they opened: their reads matter only if another statement of the
+** same connection writes while they are still open, and then count as a whole.
 **
 ** Cursors with bQuiet record nothing: see rowid.c.
 **
-** Rows of tables that were looked for one by one are told many at a time (PlBtree.aRowid).
+** Rows of tables that were looked up one by one go to the engine many at a time (PlBtree.aRowid).
 **
-** Invariants: with bTrack, whatever the VDBE learned from a cursor is in rd, in aRowid or in the engine's read set, and that there is
-** nothing is learned as much as a row is.
-**  - READSET-1 A seek to a key or to an end notes what it looked for, whatever it found and wherever: plRdTableSeek, plRdIndexSeek, plRdEnd.
-**  - READSET-2 A step notes where it starts before it looks, and the end of the b-tree when it finds none: plRdStep, plRdEof. Neither
-**    depends on whether the cursor stands on a row: after a seek in an empty b-tree it does not. Only a step from nowhere with
-**    nothing pending has no start: the cursor was never placed, or was cleared, or what made it run out has been told.
-**  - READSET-3 Who asks whether a seek landed on a row, without moving on, has used the landing: plRdUse.
-**  - READSET-4 Telling the engine while a cursor stays where it is does not forget a landing that can still be used.
-**  - READSET-5 If a read could not be noted, rcBroken lets only ROLLBACK through: plRdTold.
-**  - READSET-6 Whoever looks into an index whose order the engine does not know has read all of it: there are no ranges of its keys. Its writers are
-**    exclusive transactions, and name it as changed (STOCK-3).
+** Invariants: with bTrack, whatever the VDBE learned from a cursor is in rd, in aRowid or in the
+** engine's read set. That a row is missing is learned as much as a row is.
+**  - READSET-1 A seek to a key or to an end records what it looked for, whatever it found and
+**    wherever: plRdTableSeek, plRdIndexSeek, plRdEnd.
+**  - READSET-2 A step records where it starts before it looks, and the end of the b-tree when it
+**    finds no row: plRdStep, plRdEof. Neither depends on whether the cursor is on a row: after a
+**    seek in an empty b-tree it is not. Only a step from nowhere with nothing pending has no start:
+**    the cursor was never placed, or was cleared, or what made it run out has gone to the engine.
+**  - READSET-3 A caller that checks whether a seek landed on a row, without moving on, has used the
+**    landing: plRdUse.
+**  - READSET-4 Passing a read to the engine while the cursor stays where it is does not forget a
+**    landing that can still be used.
+**  - READSET-5 If a read could not be recorded, rcBroken lets only ROLLBACK through: plRdTold.
+**  - READSET-6 A search in an index whose order the engine does not know reads all of it: there are
+**    no ranges of its keys. Its writers are exclusive transactions, and name it as changed
+**    (STOCK-3).
 */
 
-/* The engine was told of a read. */
+/* Handles the result of passing a read to the engine. */
 static SQLITE_INLINE void plRdTold(PlBtree *pPl, int rc){
   if( PL_UNLIKELY(rc) ) pPl->rcBroken = plFail(pPl->pBtree, rc);
 }
@@ -42,7 +49,7 @@ static void plRdPoint(PlCursor *pX, const u8 *aKey, u32 nKey){
   plRdTold(pX->pPl, pl_read_point(pX->pPl->pConn, pX->pOut->pgnoRoot, aKey, nKey));
 }
 
-/* Tells the engine of the rows that were looked for. */
+/* Passes the rows that were looked up to the engine. */
 static void plRdTellRowids(PlBtree *pPl){
   u32 n = (u32)pPl->nRowid;
   pPl->nRowid = 0;
@@ -55,7 +62,8 @@ static void plRdRowid(PlCursor *pX, i64 iRowid){
   pPl->aRowid[pPl->nRowid++].iRoot = pX->pOut->pgnoRoot;
 }
 
-/* Encodes the current row's key into *pBuf (index) or *pi (table). *pbNone: there is no current row. */
+/* Encodes the current row's key into *pBuf (index) or *pi (table). *pbNone: there is no
+** current row. */
 static int plRdCurrent(PlCursor *pX, PlBuf *pBuf, i64 *pi, int *pbNone){
   *pbNone = 0;
   if( pX->eMode==PLC_PURE ){
@@ -91,13 +99,13 @@ static int plRdCurrent(PlCursor *pX, PlBuf *pBuf, i64 *pi, int *pbNone){
   return SQLITE_OK;
 }
 
-/* Is the cursor at no place at all, so that a step from it looks at nothing? */
+/* True if the cursor has no place at all, so that a step from it looks at nothing. */
 static SQLITE_INLINE int plNowhere(PlCursor *pX){
   return pX->eMode==PLC_PURE ? pX->pOut->eState!=CURSOR_VALID : pX->ePos==POS_NONE;
 }
 
-/* Fixes the side of the range that follows the cursor. On an error the side becomes unbounded: too much is read,
-** never too little. */
+/* Fixes the side of the range that follows the cursor. On an error the side becomes unbounded: too
+** much is read, never too little. */
 static void plRdFix(PlCursor *pX){
   PlReads *r = &pX->rd;
   int bNone = 0, rc = SQLITE_OK;
@@ -111,7 +119,7 @@ static void plRdFix(PlCursor *pX){
   r->iTail = 0;
 }
 
-/* Tells the engine what is pending. */
+/* Passes what is pending to the engine. */
 static SQLITE_NOINLINE void plRdFlushSlow(PlCursor *pX){
   PlReads *r = &pX->rd;
   PlConn *pConn = pX->pPl->pConn;
@@ -158,7 +166,8 @@ static SQLITE_INLINE void plRdFlush(PlCursor *pX){
   if( pX->rd.eKind ) plRdFlushSlow(pX);
 }
 
-/* Everything pending of all cursors, and the roots of autocommit statements: before validation. The cursors stay (READSET-4). */
+/* Before validation: passes on what is pending of all cursors, and the roots of autocommit
+** statements. The cursors stay (READSET-4). */
 static void plRdFlushAll(PlBtree *pPl){
   PlCursor *pX;
   int i;
@@ -193,7 +202,7 @@ static int plRdCoarse(PlBtree *pPl, Pgno iRoot){
   return SQLITE_OK;
 }
 
-/* A root counts as read as a whole. */
+/* Records that a root was read as a whole. */
 static int plRdRoot(PlBtree *pPl, Pgno iRoot){
   if( !pPl->bTrack && pPl->eWrite!=PL_WRITE_QUEUED ) return plRdCoarse(pPl, iRoot);
   plRdTold(pPl, pl_read_range(pPl->pConn, iRoot, 0, 0, 0, 0));
@@ -205,8 +214,9 @@ static SQLITE_INLINE int plTracks(PlCursor *pX){
   return pX->pPl->bTrack && !pX->bQuiet;
 }
 
-/* Are reads of this database recorded now? Then what an extension remembers from before the transaction, having seen only that
-** nobody has committed since, has to be read again. */
+/* True if reads of this database are recorded now. Then an extension has to read again what
+** it remembers from before the transaction: it knows only that no other connection has
+** committed since. */
 static int plNotesReads(sqlite3 *db, const char *zDb){
   Btree *p = sqlite3DbNameToBtree(db, zDb);
   return p && PL_BT(p) && p->pPl->bTrack;
@@ -225,7 +235,7 @@ static int plRdCustom(PlCursor *pX){
   return 1;
 }
 
-/* First (dir>0) or Last: from the end of the b-tree to the current row. */
+/* First (dir>0) or Last: the read reaches from the end of the b-tree to the current row. */
 static void plRdEnd(PlCursor *pX, int dir){
   PlReads *r = &pX->rd;
   if( !plTracks(pX) || plRdCustom(pX) ) return;
@@ -249,8 +259,8 @@ static SQLITE_INLINE void plRdTableSeek(PlCursor *pX, i64 iKey, int res){
   r->iTail = 0;
 }
 
-/* An index seek with its search key: res and default_rc as sqlite3BtreeIndexMoveto left them. bRow: the cursor is on a
-** row that matches all fields of an equality probe. */
+/* An index seek with its search key: res and default_rc as sqlite3BtreeIndexMoveto left them. bRow:
+** the cursor is on a row that matches all fields of an equality probe. */
 static int plRdIndexSeek(PlCursor *pX, UnpackedRecord *pKey, int res, int bRow){
   PlReads *r = &pX->rd;
   int n, rc;
@@ -280,7 +290,8 @@ static int plRdIndexSeek(PlCursor *pX, UnpackedRecord *pKey, int res, int bRow){
   return SQLITE_OK;
 }
 
-/* Turns a pending point or prefix into a range that starts (dir>0) or ends there and follows the cursor. */
+/* Turns a pending point or prefix into a range that starts (dir>0) or ends there and follows
+** the cursor. */
 static void plRdWiden(PlCursor *pX, int dir){
   PlReads *r = &pX->rd;
   int bTable = pX->pOut->pKeyInfo==0;
@@ -311,7 +322,8 @@ static void plRdWiden(PlCursor *pX, int dir){
 static SQLITE_NOINLINE void plRdStepSlow(PlCursor *pX, int dir){
   PlReads *r = &pX->rd;
   if( r->eKind==PLR_RANGE ){
-    if( r->iTail==0 && (dir>0 ? r->bHiInf : r->bLoInf) ) return;   /* it ended there already */
+    /* The range ends there already. */
+    if( r->iTail==0 && (dir>0 ? r->bHiInf : r->bLoInf) ) return;
     plRdFlush(pX);
   }
   if( r->eKind==PLR_NONE ){
@@ -346,14 +358,15 @@ static void plRdEof(PlCursor *pX, int dir){
   r->iTail = 0;
 }
 
-/* The landing of a loose seek is used where it is: side as in rd.iSide. */
+/* A loose seek's landing is used where it is: side as in rd.iSide. */
 static void plRdUse(PlCursor *pX, int side){
   if( !pX->rd.bLoose ) return;
   plRdWiden(pX, side<0 ? -1 : +1);
   if( pX->pOut->eState!=CURSOR_VALID ) plRdEof(pX, side<0 ? -1 : +1);
 }
 
-/* OP_NoConflict has looked for what a new entry would collide with. With a NULL in it that is nothing, whatever is there. */
+/* OP_NoConflict has looked for what a new entry would collide with. With a NULL in the key nothing
+** does, whatever is there. */
 static void plUniqueProbed(BtCursor *pCur, UnpackedRecord *pKey){
   PlReads *r = &PL_X(pCur)->rd;
   if( plHasNull(pKey) ){

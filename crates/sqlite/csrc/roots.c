@@ -1,13 +1,14 @@
 /*
 ** roots.c - from a root page to its key order, through the schema of a connection.
 **
-** Merges, replays and ClearTable come with root pages alone. The key order of an index is in the schema:
-** sqlite3KeyInfoOfIndex(). A WITHOUT ROWID table is its primary key's index, with the table's root page.
+** Merges, replays and ClearTable come with root pages alone. The key order of an index is in the
+** schema: sqlite3KeyInfoOfIndex(). A WITHOUT ROWID table is its primary key's index, with the
+** table's root page.
 **
 ** The caller's schema must be loaded and match the file (compare the cookie first).
 */
 
-/* The index whose b-tree has this root, or 0: then it is a rowid table (or unknown). */
+/* Returns the index whose b-tree has this root, or 0: then it is a rowid table (or unknown). */
 static Index *plIndexOfRoot(Schema *pSchema, Pgno iRoot){
   HashElem *k;
   for(k=sqliteHashFirst(&pSchema->idxHash); k; k=sqliteHashNext(k)){
@@ -17,8 +18,8 @@ static Index *plIndexOfRoot(Schema *pSchema, Pgno iRoot){
   return 0;
 }
 
-/* Loads the schema of this file if the connection has forgotten it, as it does in a ROLLBACK TO behind a change of any schema; some pragmas
-** then write without a look at it. */
+/* Loads the schema of this file if the connection has forgotten it, as it does in a ROLLBACK TO
+** after a change of any schema; some pragmas then write without looking at the schema. */
 static int plNeedSchema(Btree *p){
   sqlite3 *db = p->db;
   int iDb = plDbIndex(p);
@@ -27,12 +28,14 @@ static int plNeedSchema(Btree *p){
   char *zErr = 0;
   int rc;
   if( DbHasProperty(db, iDb, DB_SchemaLoaded) || db->init.busy ) return SQLITE_OK;
-  /* Beside no statement, as a backup's destination is written, the end of the one that reads the schema would commit what is open. */
+  /* If no other statement runs, as when a backup's destination is written, the end of the one that
+  ** reads the schema would commit the open transaction. */
   db->autoCommit = 0;
   rc = sqlite3InitOne(db, iDb, &zErr, 0);
-  /* Where there was a transaction, an error that has rolled it back has said so here. */
+  /* Where there was a transaction, autoCommit says whether an error has rolled it back. */
   if( bAlone ) db->autoCommit = 1;
-  /* As in sqlite3Init(): what was read from the file is no change that a ROLLBACK would have to take back. */
+  /* As in sqlite3Init(): what was read from the file is no change that a ROLLBACK would have
+  ** to undo. */
   if( rc==SQLITE_OK && !bChanged ) db->mDbFlags &= ~(u32)DBFLAG_SchemaChange;
   sqlite3DbFree(db, zErr);
   return rc;
@@ -74,7 +77,8 @@ static int plCollation(CollSeq *pColl){
   return -1;
 }
 
-/* Does an index have a collation that the application defined, or has yet to define? Asks nobody for it. */
+/* True if an index has a collation that the application defined, or has yet to define. Does not
+** request the collation. */
 static int plIsCustomIndex(sqlite3 *db, const Index *pIdx){
   int i;
   for(i=0; i<pIdx->nKeyCol; i++){
@@ -87,7 +91,8 @@ static int plIsCustomIndex(sqlite3 *db, const Index *pIdx){
   return 0;
 }
 
-/* Number of indexes whose tables take the exclusive path, because the engine does not know their order. */
+/* Counts the indexes whose tables take the exclusive path, because the engine does not know
+** their order. */
 static int plCountCustomIndexes(sqlite3 *db, int iDb){
   Schema *pSchema = db->aDb[iDb].pSchema;
   HashElem *k;

@@ -1,17 +1,19 @@
 /*
 ** rowid.c - automatic rowids and AUTOINCREMENT (TXN-3).
 **
-** Stock SQLite takes the largest rowid plus one, which makes all concurrent appends collide. Here the largest
-** visible rowid is only a candidate: it is found without recording a read, and the engine's shared counter of the
-** table gives a number beyond it that nobody else got.
+** Stock SQLite takes the largest rowid plus one, which makes all concurrent appends collide. Here
+** the largest visible rowid is only a candidate: it is found without recording a read, and the
+** engine's shared counter of the table returns a number beyond it that no other transaction got.
 **
-** AUTOINCREMENT reads its row of sqlite_sequence at the start of a statement and writes it at the end. The code generator
-** marks those two cursors (plMarkSequenceCursor). Reads through them are not recorded. The write is a maximum: its record is
-** rebuilt so that it ends in an 8-byte integer, which commits merge (pl_put_max). A row that is not there yet gets the rowid
-** that stock SQLite would give it, so that transactions with the same view make the same row, and one of them is refused.
+** AUTOINCREMENT reads its row of sqlite_sequence at the start of a statement and writes it at the
+** end. The code generator marks those two cursors (plMarkSequenceCursor). Reads through them are
+** not recorded. The write is a maximum: its record is rebuilt so that it ends in an 8-byte integer,
+** which commits merge (pl_put_max). A row that is not there yet gets the rowid that stock SQLite
+** would give it, so that transactions with the same view make the same row, and one of them is
+** refused.
 **
-** A statement that becomes exclusive between the two writes what it has found out in an older state: it is refused if anybody has written to
-** sqlite_sequence since (iLookedUp).
+** A statement that becomes exclusive between the two writes a number that it has found in an older
+** state: it is refused if another transaction has written to sqlite_sequence since (iLookedUp).
 */
 
 /* Called after the code for OP_OpenRead or OP_OpenWrite on sqlite_sequence. */
@@ -27,7 +29,7 @@ static int plIsSequence(PlCursor *pX){
   return plIsAutoincrement(pX) && pX->eMode!=PLC_PASS;
 }
 
-/* Puts a row (name, seq) of sqlite_sequence as a maximum; any other row as it is. */
+/* Puts a row (name, seq) of sqlite_sequence as a maximum, and any other row unchanged. */
 static int plPutSequence(PlCursor *pX, const u8 *aKey, const BtreePayload *pPayload){
   const u8 *a = (const u8*)pPayload->pData;
   PlConn *pConn = pX->pPl->pConn;
@@ -62,8 +64,9 @@ static int plPutSequence(PlCursor *pX, const u8 *aKey, const BtreePayload *pPayl
   return pl_put(pConn, iRoot, aKey, 8, a, (u32)pPayload->nData, (u32)pPayload->nZero);
 }
 
-/* OP_NewRowid, first half: the largest visible rowid plus one, 1 for an empty table. The cursor is on that row afterwards, or, if the engine
-** knows which it is, where it was: what comes next is a seek or an insert. */
+/* OP_NewRowid, first half: the largest visible rowid plus one, 1 for an empty table. Afterwards the
+** cursor is on that row, or where it was if the engine knows the largest rowid: a seek or an insert
+** comes next. */
 static int plNewRowidCandidate(VdbeCursor *pC, i64 *piRowid){
   PlCursor *pX = PL_X(pC->uc.pCursor);
   int rc = SQLITE_DONE;
@@ -89,7 +92,8 @@ static int plNewRowidCandidate(VdbeCursor *pC, i64 *piRowid){
   return SQLITE_OK;
 }
 
-/* Second half, when *piRowid and the AUTOINCREMENT sequence agree: a number not below it from the shared counter. */
+/* Second half, when *piRowid and the AUTOINCREMENT sequence agree: a number not below it from the
+** shared counter. */
 static int plNewRowid(VdbeCursor *pC, Mem *pSequence, i64 *piRowid){
   PlCursor *pX = PL_X(pC->uc.pCursor);
   int64_t iMax = pX->iMaxRowid, iNew = 0;

@@ -1,19 +1,20 @@
 /*
 ** search.h - where a search on a page looks first, and what it will look at next.
 **
-** Rowids. sqlite3BtreeTableMoveto() halves what is left of a page's cells, and on a leaf each of its looks is at memory that nobody has
-** touched for long: five or six of them for a page of forty rows. Mostly the rowids of a leaf have no holes, or few. Two neighbouring
-** cells of the parent, which the search has just been at, say between which keys the leaf's are; if that is about as many as it has
-** cells, the place of a key follows from its distance to the first.
+** Rowids. sqlite3BtreeTableMoveto() halves what is left of a page's cells, and on a leaf each look
+** is at memory that was not touched for long: five or six looks for a page of forty rows. Mostly
+** the rowids of a leaf have no holes, or few. Two neighbouring cells of the parent, which the
+** search has just visited, bound the leaf's keys. If that range has about as many keys as the leaf
+** has cells, the place of a key follows from its distance to the first.
 **
-** It is a place to begin at and nothing else: from any cell of the page the search goes on to the same end, so a parent that lies, or a
-** key outside of the leaf's, cost looks and no more.
+** The result is only a place to begin at: from any cell of the page the search ends at the same
+** place, so a parent that lies, or a key outside of the leaf's range, costs looks and no more.
 **
-** Indexes. Entries are longer and pages of them more, so that most looks wait for memory. While one does, the two cells of which
-** one is the next are on their way.
+** Indexes. Entries are longer and their pages more, so that most looks wait for memory. During one
+** look the two cells of which one is next are prefetched.
 */
 
-/* The key of a cell on an interior page of a table. */
+/* Returns the key of a cell on an interior page of a table. */
 static SQLITE_INLINE i64 plDivider(const MemPage *pPage, int i){
   const u8 *a = &pPage->aDataOfst[pPage->maskPage & get2byteAligned(&pPage->aCellIdx[2*i])];
   u64 iKey;
@@ -24,7 +25,7 @@ static SQLITE_INLINE i64 plDivider(const MemPage *pPage, int i){
   return (i64)iKey;
 }
 
-/* The cell of a page to look at first, out of 0..upr. */
+/* Returns the cell of a page to look at first, out of 0..upr. */
 static SQLITE_INLINE int plFirstLook(BtCursor *pCur, MemPage *pPage, i64 iKey, int upr){
   const MemPage *pParent;
   i64 iBefore;
@@ -41,7 +42,8 @@ static SQLITE_INLINE int plFirstLook(BtCursor *pCur, MemPage *pPage, i64 iKey, i
   return i<(u64)upr ? (int)i : upr;
 }
 
-/* A search among lwr..upr of a page's cells is about to look at idx: where it looks next is fetched meanwhile. */
+/* A search among lwr..upr of a page's cells is about to look at idx: prefetches where it may
+** look next. */
 static SQLITE_INLINE void plFetchNext(const MemPage *pPage, int lwr, int idx, int upr){
 #if defined(__GNUC__)
 # define PL_FETCH(I) __builtin_prefetch(&pPage->aDataOfst[pPage->maskPage & get2byteAligned(&pPage->aCellIdx[2*(I)])])

@@ -1,19 +1,22 @@
 /*
 ** seek.c - sqlite3BtreeTableMoveto and sqlite3BtreeIndexMoveto over base and overlay (TXN-1).
 **
-** A root without overlay is sought on the base alone: same landing as stock SQLite. Otherwise the overlay is asked
-** first: if it has the key, the base is not touched. If nobody has it, the cursor is left in a gap (facade INVALID,
-** ePos says where) and *pRes is -1, "on a smaller entry or on nothing". All that stock code then does is right from a
-** gap: Next finds the first row behind, Previous and Eof go to the last row before it. The base half of
-** the search is done at once, because the search key lives on the caller's stack.
+** A seek in a root without overlay searches the base alone: same landing as stock SQLite. Otherwise
+** it searches the overlay first, and does not touch the base if the overlay has the key. If neither
+** has it, the cursor is left in a gap (facade INVALID, ePos says where) and *pRes is -1, "on a
+** smaller entry or on nothing". All that stock code then does is right from a gap: Next finds the
+** first row after it, Previous and Eof go to the last row before it. The base half of the search is
+** done at once, because the search key is on the caller's stack.
 **
-** An index seek looks at the first nKeyField fields, as bytes. default_rc shifts the place before (+1) or behind (-1)
-** everything with that prefix; with default_rc 0, or when the cursor is hinted to need equality (eqSeen), the first row
-** with the prefix is looked for at once; a deleted one behind all of them ends that search, in a gap. Fields past nKeyField are
-** compared on the one entry that can match.
+** An index seek looks at the first nKeyField fields, as bytes. default_rc shifts the place before
+** (+1) or after (-1) everything with that prefix. With default_rc 0, or when the cursor is hinted
+** to need equality (eqSeen), the seek looks for the first row with the prefix at once; a deleted
+** row after all of them ends that search, in a gap. Fields past nKeyField are compared on the one
+** entry that can match.
 */
 
-/* The same as plOverlay(), without asking the engine again for a cursor that was pure and over which nothing can have come. */
+/* plOverlay(), without a call of the engine for a cursor that was pure and over which no overlay
+** can have come. */
 static SQLITE_INLINE int plOverlayOf(PlCursor *pX){
   return pX->bHeld && pX->eMode==PLC_PURE ? SQLITE_DONE : plOverlay(pX);
 }
@@ -72,7 +75,7 @@ static int plBtreeTableMoveto(BtCursor *pCur, i64 intKey, int bias, int *pRes){
   return SQLITE_OK;
 }
 
-/* Seeks the base for a search key and notes where the stock cursor stands. */
+/* Seeks the base for a search key and records where the stock cursor is. */
 static int plBaseIndexSeek(PlCursor *pX, UnpackedRecord *pKey, int *pRes){
   int rc = plInnerOpen(pX);
   pX->bBaseKey = 0;

@@ -1,29 +1,38 @@
 /*
-** several.c - one transaction over several files (TXN-6). The protocol, and what is on disk when, is at the head of several.rs.
+** several.c - one transaction over several files (TXN-6). The head of several.rs has the protocol,
+** and what is on disk when.
 **
-** vdbeCommit() of SQLite commits over several files with a super-journal already, if these are in a rollback mode. The edits there
-** make concurrent files count, and ask here for what is different with them:
+** vdbeCommit() of SQLite commits over several files with a super-journal already, if these are in a
+** rollback mode. The edits there include concurrent files in the count, and call these functions
+** for what is different with them:
 **
-**   plTakeRights()    before anything else: every concurrent file's right, in one order, with all that may wait or be refused
-**   plFilesToCommit() how many files need the super-journal
-**   plSuperFile()     beside which of them it stands: a concurrent one, whose folder can be written and is synced
-**   plSuperChild()    what it lists for a file: the journal, or the reference of a concurrent file
-**   plDeleteSuper()   the commit point
-**   plCommitEnded()   after a failure before it: what plTakeRights() and plCommitPrepare() took is given back
+**  plTakeRights()    before anything else: takes every concurrent file's right, in one order, with
+**                    all that may wait or be refused
+**  plFilesToCommit() how many files need the super-journal
+**  plSuperFile()     the file next to which it is made: a concurrent one, whose folder can be
+**                    written and is synced
+**  plSuperChild()    what it lists for a file: the journal, or the reference of a concurrent file
+**  plDeleteSuper()   the commit point
+**  plCommitEnded()   after a failure before it: releases what plTakeRights() and plCommitPrepare()
+**                    took
 **
-** In between the phases of transaction.c: PlBtree.bPart from plTakeRights() on, bPrepared from CommitPhaseOne to CommitPhaseTwo.
+** The phases of transaction.c come in between: PlBtree.bPart is set from plTakeRights() on,
+** bPrepared from CommitPhaseOne to CommitPhaseTwo.
 **
-** A concurrent file on SQLite's own path (exclusive.c) is one in WAL mode, whose commit would be in its WAL before the others can be
-** known to have committed. So its CommitPhaseOne stops before the WAL: plPagerCommitPhaseOne() has every page that the transaction has
-** changed put beside the file (pages.rs), and CommitPhaseTwo commits to the WAL.
+** A concurrent file on SQLite's own path (exclusive.c) is in WAL mode: its commit would be in its
+** WAL before the others can be known to have committed. So its CommitPhaseOne stops before the WAL:
+** plPagerCommitPhaseOne() writes every page that the transaction has changed to a file next to the
+** database (pages.rs), and CommitPhaseTwo commits to the WAL.
 **
-** Refused before the first change, by plRefuseMixed(): what cannot be made atomic beside a concurrent file.
-**   WAL mode       as said, and nobody could tell stock SQLite, which may have it open, where else to look
-**   OFF, MEMORY    nothing on disk could take it back
-** ANALYZE, REINDEX and PRAGMA optimize over all files are not refused beside those.
+** plRefuseMixed() refuses, before the first change, files that cannot be committed atomically with
+** a concurrent file:
+**    WAL mode       for that reason, and because stock SQLite, which may have the file open, would
+**                   not know where else to look
+**    OFF, MEMORY    nothing on disk could undo their changes
+** ANALYZE, REINDEX and PRAGMA optimize over all files are not refused together with those.
 */
 
-/* Has this handle changed a file in the open transaction? */
+/* True if this handle has changed a file in the open transaction. */
 static int plChangedFile(Btree *p){
   if( p==0 ) return 0;
   if( PL_BT(p) ) return p->pPl->bWrote;
@@ -32,7 +41,8 @@ static int plChangedFile(Btree *p){
       && sqlite3PagerFilename(p->pBt->pPager, 1)[0]!=0;
 }
 
-/* Another file that the transaction has changed, or 0. Files of TEMP tables do not count. */
+/* Returns another file that the transaction has changed, or 0. Files of TEMP tables do
+** not count. */
 static Btree *plOtherChanged(Btree *p){
   sqlite3 *db = p->db;
   int i;
@@ -42,13 +52,13 @@ static Btree *plOtherChanged(Btree *p){
   return 0;
 }
 
-/* A concurrent file, though the handle may work on it alone (alone.c): then the other file was attached later than that began, perhaps by
-** reading. */
+/* True for a concurrent file, also if the handle works on it alone (alone.c): then the other file
+** was attached after that began, perhaps by reading. */
 static int plChangesConcurrent(Btree *p){
   return PL_BT(p) || (p->pPl!=0 && p->pPl->bAlone && p->inTrans!=TRANS_NONE && plMarked(p->pBt));
 }
 
-/* Why a file cannot be changed together with others of which one is concurrent, or 0. */
+/* Returns why a file cannot be changed together with others of which one is concurrent, or 0. */
 static const char *plCannotTakePart(Btree *p){
   if( PL_BT(p) ) return 0;
   switch( sqlite3PagerGetJournalMode(p->pBt->pPager) ){
@@ -62,8 +72,9 @@ static const char *plCannotTakePart(Btree *p){
   }
 }
 
-/* Do all statements that write, outside of a transaction, change what each file says about itself alone: its statistics, its indexes? No
-** row depends on whether another file has it as well, and SQLite itself commits such a statement file by file in WAL mode. */
+/* True if all statements that write, outside of a transaction, change only what each file says
+** about itself: its statistics, its indexes. No row depends on whether another file has the change
+** as well, and SQLite itself commits such a statement file by file in WAL mode. */
 static int plEachByItself(sqlite3 *db){
   Vdbe *v;
   int bFound = 0;
@@ -76,15 +87,15 @@ static int plEachByItself(sqlite3 *db){
   return bFound;
 }
 
-/* The two files cannot be changed in one transaction, because of pWhich. */
+/* pWhich keeps the two files from being changed in one transaction. */
 static int plRefusePair(Btree *p, Btree *pOther, Btree *pWhich, const char *zWhy){
   return plStash(p, SQLITE_ERROR, sqlite3_mprintf(
       "cannot change \"%s\" in a transaction that has changed \"%s\": with journal_mode=concurrent a commit over both would not "
       "be atomic, because of \"%s\": %s; else use a transaction for each", plDbName(p), plDbName(pOther), plDbName(pWhich), zWhy));
 }
 
-/* Called before p is changed: an error if another file of the same transaction is changed already, one of them is concurrent, and
-** a commit over them could not be atomic. */
+/* Called before p is changed. Fails if the transaction has already changed another file, one of the
+** files is concurrent, and a commit over them could not be atomic. */
 static int plRefuseMixed(Btree *p){
   sqlite3 *db = p->db;
   const char *zWhy;
@@ -108,7 +119,8 @@ static int plRefuseMixed(Btree *p){
   return SQLITE_OK;
 }
 
-/* What an exclusive transaction has changed: the numbers of its pages, and where handing them out has come to. */
+/* The numbers of the pages that an exclusive transaction has changed, and how far they have been
+** handed out. */
 typedef struct PlChanged {
   Pager *pPager;
   Bitvec *pSet;
@@ -116,8 +128,9 @@ typedef struct PlChanged {
   DbPage *pPage;          /* handed out last, or 0 */
 } PlChanged;
 
-/* Takes disk space behind the end of the WAL for frames of nPage pages: after the decision a full disk would keep the commit from those
-** who read the file, until there is room again. Where the file system cannot do that it may still come to that. */
+/* Reserves disk space after the end of the WAL for frames of nPage pages. Otherwise a full disk,
+** after the decision, would keep the commit from readers of the file until there is room again. On
+** a file system that cannot reserve space that may still happen. */
 static int plReserveWal(Pager *pPager, u32 nPage){
   sqlite3_file *pFd = pPager->pWal->pWalFd;
   i64 iFrom = walFrameOffset(pPager->pWal->hdr.mxFrame+1, pPager->pageSize);
@@ -131,8 +144,9 @@ static int plReserveWal(Pager *pPager, u32 nPage){
   return rc!=0 && (errno==ENOSPC || errno==EDQUOT) ? SQLITE_FULL : SQLITE_OK;
 }
 
-/* Every page that is dirty, or was until its cache spilled it into the WAL. Only its number is noted: to read one may spill others.
-** As in pagerWalFrames() those past the end of the database do not count. */
+/* Collects every page that is dirty, or was until its cache spilled it into the WAL. Only its
+** number is kept: to read one may spill others. As in pagerWalFrames() pages past the end of the
+** database do not count. */
 static int plCollectChanged(PlChanged *pX, u32 *pnChanged, u32 *pnDirty){
   Pager *pPager = pX->pPager;
   Wal *pWal = pPager->pWal;
@@ -148,7 +162,7 @@ static int plCollectChanged(PlChanged *pX, u32 *pnChanged, u32 *pnDirty){
     (*pnChanged)++;
   }
   *pnDirty = *pnChanged;
-  /* Behind what others see are the own frames (sqlite3WalUndo). */
+  /* After what others see come this transaction's own frames (sqlite3WalUndo). */
   while( rc==SQLITE_OK && iFrame<pWal->hdr.mxFrame ){
     Pgno iPage = walFramePgno(pWal, ++iFrame);
     if( iPage>pPager->dbSize || sqlite3BitvecTest(pX->pSet, iPage) ) continue;
@@ -172,7 +186,8 @@ static int plNextChanged(void *pCtx, uint32_t *piPage, const uint8_t **paPage){
   return SQLITE_OK;
 }
 
-/* Of an exclusive transaction that takes part everything but the WAL frames of its commit is done. */
+/* For an exclusive transaction that takes part: does everything but the WAL frames of
+** its commit. */
 static int plPreparePages(Btree *p, const char *zSuper){
   PlBtree *pPl = p->pPl;
   PlChanged x;
@@ -204,7 +219,7 @@ SQLITE_PRIVATE int plPagerCommitPhaseOne(Btree *p, const char *zSuper){
   return sqlite3PagerCommitPhaseOne(p->pBt->pPager, zSuper, 0);
 }
 
-/* One concurrent file's right, validation and room. */
+/* Takes one concurrent file's right, validates, and makes room. */
 static int plPartBegin(Btree *p){
   PlBtree *pPl = p->pPl;
   PlWait wait;
@@ -223,7 +238,7 @@ static int plPartBegin(Btree *p){
   }
   if( rc ) return plFail(p, rc);
   pPl->bPart = 1;
-  /* What was optimistic has moved to now, and rows that others added take pages as well. */
+  /* An optimistic transaction has moved to now, and rows that others added take pages as well. */
   if( pPl->eWrite==PL_WRITE_OPTIMISTIC && !pPl->bExcl && plNeedsPages(p, 0) ){
     pl_commit_undo(pPl->pConn);
     pPl->bPart = 0;
@@ -235,14 +250,15 @@ static int plPartBegin(Btree *p){
 
 static int plComesBefore(Btree *pA, Btree *pB){
   u64 a[2] = {0, 0}, b[2] = {0, 0};
-  /* A failure means that the file's engine has stopped, which taking its right says. */
+  /* A failure means that the file's engine has stopped, which taking its right reports. */
   (void)pl_order(pA->pPl->pConn, (uint64_t*)a);
   (void)pl_order(pB->pPl->pConn, (uint64_t*)b);
   return a[0]!=b[0] ? a[0]<b[0] : a[1]<b[1];
 }
 
-/* vdbeCommit() begins. If a concurrent file and another one are to be committed, the rights of the concurrent ones are taken, in the
-** order that everybody takes them in: who has to wait for one then holds none that its holder could wait for. */
+/* vdbeCommit() begins. If a concurrent file and another one are to be committed, takes the rights
+** of the concurrent ones, in the same order as every process: a transaction that has to wait for
+** one then holds none that the holder could wait for. */
 static int plTakeRights(sqlite3 *db){
   Btree *aPart[SQLITE_MAX_ATTACHED+2];
   int nPart = 0, nFile = 0;
@@ -257,7 +273,7 @@ static int plTakeRights(sqlite3 *db){
     for(j=nPart++; j>0 && plComesBefore(p, aPart[j-1]); j--) aPart[j] = aPart[j-1];
     aPart[j] = p;
   }
-  /* Behind the first file's commit point nothing may fail (ENDS-2 in transaction.c). */
+  /* After the first file's commit point nothing may fail (ENDS-2 in transaction.c). */
   for(i=0; nFile>0 && i<db->nDb; i++){
     Btree *p = db->aDb[i].pBt;
     if( i==1 || p==0 || !PL_BT(p) || p->inTrans==TRANS_NONE || plChangedFile(p) ) continue;
@@ -279,7 +295,7 @@ static Btree *plFirstPart(sqlite3 *db){
   return 0;
 }
 
-/* nTrans: what SQLite has counted. */
+/* nTrans: SQLite's own count. */
 static int plFilesToCommit(sqlite3 *db, int nTrans){
   return plFirstPart(db) ? MAX(nTrans, 2) : nTrans;
 }
@@ -295,8 +311,9 @@ static const char *plSuperChild(Btree *p){
   return p->pPl->bPart ? p->pPl->zReference : 0;
 }
 
-/* Removes the super-journal, which commits. If the name is gone and only its folder could not be synced there is no way back:
-** every process decides by what it sees. Then the commit is finished, and the failure told at its end. */
+/* Removes the super-journal, which commits. If the name is gone and only its folder could not be
+** synced there is no way back: every process decides by what it sees. Then the commit is finished,
+** and the failure returned at its end. */
 static int plDeleteSuper(sqlite3 *db, sqlite3_vfs *pVfs, const char *zSuper){
   Btree *p = plFirstPart(db);
   int bThere = 1;
@@ -307,8 +324,9 @@ static int plDeleteSuper(sqlite3 *db, sqlite3_vfs *pVfs, const char *zSuper){
   return SQLITE_OK;
 }
 
-/* vdbeCommit() begins: what it says is of this COMMIT, whatever was said before. A busy handler or a hook of the application may run
-** statements in its middle. autoCommit is set by then, so that SQLite would commit at the end of each, or roll back (plCommitting()). */
+/* vdbeCommit() begins: error texts are of this COMMIT from here on. A busy handler or a hook of the
+** application may run statements in its middle. autoCommit is set by then, so that SQLite would
+** commit at the end of each, or roll back (plCommitting()). */
 static void plCommitBegins(sqlite3 *db){
   int i;
   plStashClearAll(db);
@@ -317,7 +335,8 @@ static void plCommitBegins(sqlite3 *db){
   }
 }
 
-/* Is this statement, on the connection that commits, one that begins or ends something? What writes is refused by plBeginTrans(). */
+/* True if this statement, on the connection that commits, begins or ends a transaction or
+** savepoint. Statements that write are refused by plBeginTrans(). */
 static int plEndsSomething(const Vdbe *v){
   int i;
   if( v->db->bPlCommitting==0 || sqlite3VtabInSync(v->db) || v->eVdbeState!=VDBE_READY_STATE ) return 0;
@@ -333,7 +352,8 @@ static SQLITE_NOINLINE int plRefuseEnd(Vdbe *v){
   return sqlite3VdbeTransferError(v);
 }
 
-/* Is a COMMIT under way, or are virtual tables asked to take part in one? A statement in its middle ends no transaction. */
+/* True if a COMMIT is under way, or virtual tables are called to take part in one. A statement in
+** its middle ends no transaction. */
 static SQLITE_INLINE int plCommitting(sqlite3 *db){
   return db->bPlCommitting || sqlite3VtabInSync(db);
 }
@@ -341,7 +361,7 @@ static SQLITE_INLINE int plCommitting(sqlite3 *db){
 /* vdbeCommit() returned rc for v: the table at the head of transaction.c. */
 static int plCommitEnded(sqlite3 *db, Vdbe *v, int rc){
   int bMade, i;
-  /* After BUSY it would be repeated. */
+  /* After BUSY the application would repeat it. */
   if( db->bPlCommitting==PL_LOST && (rc==SQLITE_OK || (rc & 0xff)==SQLITE_BUSY) ) rc = SQLITE_ABORT_ROLLBACK;
   bMade = rc==SQLITE_OK;
   db->bPlCommitting = 0;
@@ -357,7 +377,8 @@ static int plCommitEnded(sqlite3 *db, Vdbe *v, int rc){
     if( pPl->rcBroken && (rc & 0xff)==SQLITE_BUSY && rc!=SQLITE_BUSY_SNAPSHOT ) rc = plSayBroken(p);
   }
   if( rc && plIsTorn(db, 0) ) return plSayTorn(v, v->rc);
-  /* OP_AutoCommit and OP_Savepoint are told SQLITE_BUSY by sqlite3VdbeHalt(), and look here which it is. */
+  /* OP_AutoCommit and OP_Savepoint get SQLITE_BUSY from sqlite3VdbeHalt(), and read the full
+  ** code here. */
   if( (rc & 0xff)==SQLITE_BUSY && v->readOnly ) v->rc = rc;
   return rc;
 }

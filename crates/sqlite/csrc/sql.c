@@ -1,21 +1,23 @@
 /*
-** sql.c - what the SQL language gains: BEGIN CONCURRENT and the plait_... pragmas.
+** sql.c - additions to the SQL language: BEGIN CONCURRENT and the plait_... pragmas.
 **
-** BEGIN CONCURRENT: behind the token BEGIN an identifier "concurrent" is given to the parser as DEFERRED. That it was written
-** rides in P3 of OP_AutoCommit, and from there in db->mDbFlags until the transaction ends (begin.c).
+** BEGIN CONCURRENT: after the token BEGIN the parser gets an identifier "concurrent" as
+** DEFERRED. P3 of OP_AutoCommit records that it was written, and db->mDbFlags until the
+** transaction ends (begin.c).
 */
 
 static int plIsConcurrentWord(const char *z, i64 n){
   return n==10 && sqlite3StrNICmp(z, "concurrent", 10)==0;
 }
 
-/* The tokenizer has an identifier behind BEGIN. */
+/* The tokenizer has an identifier after BEGIN: returns its token. */
 static int plBeginToken(const char *z, i64 n){
   return plIsConcurrentWord(z, n) ? TK_DEFERRED : TK_ID;
 }
 
-/* What follows BEGIN in the statement being parsed? 1: CONCURRENT, 2: nothing that names a kind, 0: DEFERRED. While the
-** parser runs, Parse.zTail is still the start of the statement's text. */
+/* Returns what follows BEGIN in the statement being parsed. 1: CONCURRENT, 2: no word that
+** names a kind, 0: DEFERRED. While the parser runs, Parse.zTail is still the start of the
+** statement's text. */
 static int plBeginIsConcurrent(Parse *pParse){
   const u8 *z = (const u8*)pParse->zTail;
   int eToken, bBegin = 0;
@@ -33,7 +35,7 @@ static int plBeginIsConcurrent(Parse *pParse){
   return 2;
 }
 
-/* BEGIN is being compiled as this type: one that names none may mean IMMEDIATE. */
+/* BEGIN is being compiled as this type; without a word for its kind it may mean IMMEDIATE. */
 static int plBeginType(Parse *pParse, int type){
   int bImmediate = type==TK_DEFERRED && plBeginKind(pParse->db)==PL_BEGIN_IMMEDIATE && plBeginIsConcurrent(pParse)==2;
   return bImmediate ? TK_IMMEDIATE : type;
@@ -49,7 +51,8 @@ static int plLook(Btree *p){
   return rc;
 }
 
-/* PRAGMA plait_background_merge = on | off, PRAGMA plait_wal_limit = bytes: settings of the session. */
+/* PRAGMA plait_background_merge = on | off, PRAGMA plait_wal_limit = bytes: settings of
+** the session. */
 static int plPragmaSetting(Btree *p, int which, char **aFcntl){
   char **pzOut = &aFcntl[0];
   const char *zName = aFcntl[1], *zArg = aFcntl[2];
@@ -93,12 +96,12 @@ static i64 plPragmaNumber(const char *z){
 }
 
 /*
-** SQLITE_FCNTL_PRAGMA: aFcntl[1] is the pragma, [2] its argument or 0, [0] the result. Besides, [3] is the result if it
-** is a number and stays 0 otherwise.
+** SQLITE_FCNTL_PRAGMA: aFcntl[1] is the pragma, [2] its argument or 0, [0] the result. [3] is the
+** result too if that is a number, and stays 0 otherwise.
 */
 static int plPragma(sqlite3 *db, const char *zDb, char **aFcntl){
   const char *zName = aFcntl[1];
-  PL_LET_GO(db);    /* some do their work while they are compiled */
+  PL_LET_GO(db);    /* some pragmas do their work while they are compiled */
   if( sqlite3StrNICmp(zName, "plait_", 6)==0 ){
     Btree *p = sqlite3DbNameToBtree(db, zDb);
     if( sqlite3StrICmp(zName, "plait_begin")==0 ) return plPragmaBegin(db, aFcntl[2], aFcntl);

@@ -1,35 +1,40 @@
 /*
 ** step.c - First, Last, Next, Previous over the merge of base and overlay (TXN-1).
 **
-** Two ordered sources, the inner cursor on the base and the iterator over the overlay, are brought to their first entry
-** beyond the position K; the nearer one is the next row. On equal keys the overlay hides the base, and a tombstone
-** hides both. Where each source stands relative to K is kept in eBase and eOver, so that a step in
-** the same direction moves each source at most once per row.
+** The merge has two ordered sources, the inner cursor on the base and the iterator over the
+** overlay. Each is brought to its first entry beyond the position K; the nearer one is the next
+** row. On equal keys the overlay hides the base, and a tombstone hides both. eBase and eOver say
+** where each source is relative to K, so that a step in the same direction moves each source at
+** most once per row.
 **
-** Deleted rows that are not merged yet lie in both sources, and a walk passes them one by one. So that nobody passes the same ones
-** again and again, the engine is told of runs of them, and may know how far one reaches (engine/src/txn/gaps/): then the walk goes
-** on at the last tombstone of the run. Between two of its places there is no row, so what is read, which is noted by where a
-** walk begins and ends, is the same.
+** Deleted rows that are not merged yet are in both sources, and a walk passes them one by one. To
+** keep walks from passing the same rows again and again, a walk reports runs of them to the engine,
+** which may know how far a run reaches (engine/src/database/gaps/): then the walk goes on at the
+** last tombstone of the run. No row is between the two places, so what is read, which is recorded
+** by where a walk begins and ends, is the same.
 **
-** What all this costs beside a walk over the base alone is counted in PlBtree.nWalk, for the engine to see whether a merge would have been
-** cheaper (engine/src/upkeep/pressure.rs). A step is some 25 ns, the least that can be: one from a row of the base to the next, with a
-** look at where the overlay goes on. PL_STEPS_x are the others, as measured.
+** PlBtree.nWalk counts what all this costs over a walk on the base alone, so that the engine can
+** decide whether a merge would have cost less (engine/src/upkeep/pressure.rs). A step is some 25
+** ns, the minimum: from one row of the base to the next, with a look at where the overlay goes on.
+** PL_STEPS_x are the other costs, as measured.
 **
-** While a root has no overlay its cursors are PLC_PURE, and their steps come here only until a range follows them.
+** While a root has no overlay its cursors are PLC_PURE, and their steps come here only until a
+** range follows them.
 */
 
 #define PL_STEPS_BASE 2       /* a row of the base, found by the merge */
 #define PL_STEPS_OVER 4       /* an entry of the overlay */
 #define PL_STEPS_SEARCH 4     /* a search of the overlay */
 
-/* SQLITE_OK: something may lie over the base at the cursor's root. SQLITE_DONE: nothing does. */
+/* Checks for an overlay at the cursor's root. SQLITE_OK: there may be one. SQLITE_DONE: there
+** is none. */
 static SQLITE_INLINE int plOverlay(PlCursor *pX){
   PlBtree *pPl = pX->pPl;
   if( pPl->bBaseOnly ) return SQLITE_DONE;
   return plFound(pPl, pl_root_overlay(pPl->pConn, pX->pOut->pgnoRoot));
 }
 
-/* The overlay's entry of one key: SQLITE_OK, or SQLITE_DONE if it has none. */
+/* Reads the overlay's entry of one key. SQLITE_OK, or SQLITE_DONE if it has none. */
 static SQLITE_INLINE int plOverGet(PlCursor *pX, const u8 *aKey, u32 nKey, PlEntry *pOut){
   return plFound(pX->pPl, pl_get(pX->pPl->pConn, pX->pOut->pgnoRoot, aKey, nKey, pOut));
 }
@@ -80,8 +85,8 @@ static int plOverAhead(PlCursor *pX, int dir){
   return pX->eOver==PLO_UNSYNC ? plFail(pX->pPl->pBtree, rc) : SQLITE_OK;
 }
 
-/* Where the search for the base's next entry starts; *pbRow tells whether inner is on a row then, *pbStep whether that row
-** is known not to lie beyond K, *pbCheck whether it might be K itself. */
+/* Finds where the search for the base's next entry starts. *pbRow: inner is on a row then. *pbStep:
+** that row is known not to be beyond K. *pbCheck: that row might be K itself. */
 static int plBaseStart(PlCursor *pX, int dir, int *pbRow, int *pbStep, int *pbCheck){
   int rc = plInnerOpen(pX);
   int res;
@@ -135,11 +140,12 @@ static int plBaseAhead(PlCursor *pX, int dir){
   return SQLITE_OK;
 }
 
-/* A walk asks the engine about the run of deleted rows that it stands in after each so many of them. */
+/* A walk looks up the run of deleted rows that it is in after each PL_SKIP_STEP of them. */
 #define PL_SKIP_STEP 4
-#define PL_SKIP_FIRST 2    /* for the first time after so many */
+#define PL_SKIP_FIRST 2    /* the first time after this many */
 
-/* The walk stands on a deleted row, one of several in a row: goes to the last that is known to have only deleted ones before it. */
+/* The walk is on a deleted row, after others. Goes to the last tombstone that is known to have no
+** row before it. */
 static int plSkipRun(PlCursor *pX, int dir, int bFirst){
   int rc = pl_iter_skip(pX->pIter, dir, bFirst, &pX->look);
   pX->bLook = 0;
@@ -154,7 +160,7 @@ static int plSkipRun(PlCursor *pX, int dir, int bFirst){
   return SQLITE_OK;
 }
 
-/* Does the key of an overlay entry start with these bytes? */
+/* True if the key of an overlay entry starts with these bytes. */
 static SQLITE_INLINE int plStartsWith(const PlEntry *pEntry, const PlBuf *pPrefix){
   return pEntry->nKey>=pPrefix->n && memcmp(pEntry->key, pPrefix->p, pPrefix->n)==0;
 }
@@ -172,7 +178,7 @@ static int plMergeWalk(PlCursor *pX, int dir, const PlBuf *pPrefix, u32 *pnSkipp
   u8 aheadOver = dir>0 ? PLO_FWD : PLO_BWD;
   for(;;){
     int bBase, bOver, c = 0;
-    int rc = plOverAhead(pX, dir);          /* first: it needs K, which may lie on inner's row */
+    int rc = plOverAhead(pX, dir);          /* first: it needs K, which may be on inner's row */
     if( rc==SQLITE_OK ) rc = plBaseAhead(pX, dir);
     bBase = pX->eBase==aheadBase;
     bOver = pX->eOver==aheadOver;
@@ -220,8 +226,9 @@ static int plMergeWalk(PlCursor *pX, int dir, const PlBuf *pPrefix, u32 *pnSkipp
   }
 }
 
-/* The last row was the base's, and it is known where the overlay goes on: steps to the base's next row, if that comes first. SQLITE_DONE:
-** plMergeWalk() has to decide, from the place where the stock cursor is now. */
+/* The last row was the base's, and the overlay's next entry is known: steps to the base's next
+** row, if that comes first. SQLITE_DONE: plMergeWalk() has to decide, from where the stock cursor
+** is now. */
 static int plStepBase(PlCursor *pX, int dir){
   int bRow, c = -dir;
   int rc = plInnerStep(pX, dir, &bRow);
@@ -242,9 +249,10 @@ static SQLITE_INLINE int plGoesOnInBase(PlCursor *pX, int dir){
       && (dir>0 ? pX->eOver==PLO_FWD || pX->eOver==PLO_ENDF : pX->eOver==PLO_BWD || pX->eOver==PLO_ENDB);
 }
 
-/* Moves to the next row beyond the position. SQLITE_DONE: there is none, the cursor is nowhere. With pPrefix only rows that start with
-** it are wanted, and SQLITE_NOTFOUND says that a deleted one behind them was met first: the cursor is INVALID then, at
-** a place with no row between it and where it was. */
+/* Moves to the next row beyond the position. SQLITE_DONE: there is none, the cursor is nowhere.
+** With pPrefix only rows that start with it are wanted. SQLITE_NOTFOUND: the walk met a deleted
+** one beyond them first; then the cursor is INVALID, at a place with no row between it and where
+** it was. */
 static int plMergeStep(PlCursor *pX, int dir, const PlBuf *pPrefix){
   u32 nSkipped = 0;
   int rc;
@@ -264,8 +272,9 @@ static int plMergeStep(PlCursor *pX, int dir, const PlBuf *pPrefix){
   return rc;
 }
 
-/* Next (dir>0) and Previous, where the merge is needed, or a note of where a range starts. What is read is noted before the step
-** and, if there was nothing, after it: whatever the cursor stands on and however the step ends (READSET-2). */
+/* Next (dir>0) and Previous, where the merge is needed, or a record of where a range starts. The
+** read is recorded before the step and, if there was no row, after it: whatever the cursor is on
+** and however the step ends (READSET-2). */
 static SQLITE_INLINE int plStep(BtCursor *pCur, int dir, int flags){
   PlCursor *pX = PL_X(pCur);
   int rc;
@@ -289,7 +298,8 @@ static int plBtreePrevious(BtCursor *pCur, int flags){
   return plStep(pCur, -1, flags);
 }
 
-/* First (dir>0) and Last. *pRes: 1 if the b-tree is empty. Notes no read: see plBtreeEnd() and plNewRowidCandidate(). */
+/* First (dir>0) and Last. *pRes: 1 if the b-tree is empty. Records no read: see plBtreeEnd()
+** and plNewRowidCandidate(). */
 static int plSeekEnd(PlCursor *pX, int dir, int *pRes){
   BtCursor *pOut = pX->pOut;
   int res = 0, rc;
@@ -387,7 +397,7 @@ static int plRestore(PlCursor *pX){
   if( rc!=SQLITE_OK && rc!=SQLITE_DONE ) return rc;
   if( rc==SQLITE_OK ){
     if( pOut->pKeyInfo && !pX->bKey ){
-      /* K still lies on inner's row: keep it, pl_get() gives no key back. */
+      /* K is still on inner's row: keep it, pl_get() returns no key. */
       rc = plEncodeRecord(pX, e.rec, e.nRec, &pX->key);
       if( rc ) return rc;
       pX->bKey = 1;
@@ -418,8 +428,8 @@ static int plBtreeCursorRestore(BtCursor *pCur, int *pDifferentRow){
   return rc;
 }
 
-/* True if the cursor is on no row. After a seek that found nothing, stock code asks this to learn whether a row lies before
-** the key: go there. */
+/* True if the cursor is on no row. After a seek that found nothing, stock code calls this to learn
+** whether a row is before the key: go there. */
 static int plBtreeEof(BtCursor *pCur){
   PlCursor *pX = PL_X(pCur);
   if( pX->eMode==PLC_MERGE && pCur->eState==CURSOR_INVALID && pX->ePos!=POS_NONE ){
@@ -435,7 +445,7 @@ static int plBtreeEof(BtCursor *pCur){
   return pCur->eState!=CURSOR_VALID;
 }
 
-/* The end of an OP_SeekXX: bFound, its landing is the row that the scan starts from. */
+/* The end of an OP_SeekXX. bFound: its landing is the row that the scan starts from. */
 static void plSeekLanded(BtCursor *pCur, int bFound){
   if( bFound ) plRdUse(PL_X(pCur), PL_X(pCur)->rd.iSide);
 }

@@ -1,14 +1,16 @@
 /*
-** ticket.c - plait_ticket(), plait_durable(), plait_wait(), plait_notify_fd(): as C functions (plait.h) and as SQL functions. What
-** they mean is in plait.h, and how it works at the head of txn/tickets.rs.
+** ticket.c - plait_ticket(), plait_durable(), plait_wait(), plait_notify_fd(): as C functions
+** (plait.h) and as SQL functions. plait.h has what they mean, and the head of txn/tickets.rs how
+** they work.
 */
 
 #define PL_TICKET_OWN     0
 #define PL_TICKET_DURABLE 1
-#define PL_TICKET_WAIT    2    /* *piVal: a ticket, and then 1 if it is on disk, 0 if not after ms */
+#define PL_TICKET_WAIT    2    /* *piVal: a ticket; then 1 if it is on disk, 0 if not after ms */
 #define PL_TICKET_FD      3
 
-/* Does one of them for the schema zDb, 0 for "main". Holds the connection's mutex. *pzErr of a failure lives as long as errors do. */
+/* Runs one of them for the schema zDb, 0 for "main". The caller holds the connection's mutex.
+** *pzErr of a failure lives as long as the connection's error. */
 static int plTicketCall(sqlite3 *db, int eCall, const char *zDb, int ms, i64 *piVal, const char **pzErr){
   Btree *p = sqlite3DbNameToBtree(db, zDb ? zDb : "main");
   PlWait wait;
@@ -59,7 +61,7 @@ static int plTicketCall(sqlite3 *db, int eCall, const char *zDb, int ms, i64 *pi
   return rc;
 }
 
-/* The call as one of the C API. */
+/* Runs one as a call of the C API. */
 static int plTicketApi(sqlite3 *db, int eCall, const char *zDb, int ms, i64 *piVal){
   const char *zErr;
   int rc;
@@ -92,7 +94,8 @@ SQLITE_API int plait_notify_fd(sqlite3 *db, const char *zSchema, int *pFd){
   return rc;
 }
 
-/* plait_ticket([schema]), plait_durable([schema]), plait_notify_fd([schema]), plait_wait(ticket [, ms [, schema]]) */
+/* plait_ticket([schema]), plait_durable([schema]), plait_notify_fd([schema]), plait_wait(ticket [,
+** ms [, schema]]) */
 static void plTicketFunc(sqlite3_context *pCtx, int argc, sqlite3_value **argv){
   int eCall = (int)(uptr)sqlite3_user_data(pCtx);
   int iSchema = eCall==PL_TICKET_WAIT ? 2 : 0, ms = -1, rc;

@@ -1,65 +1,78 @@
 /*
 ** transaction.c - BEGIN, COMMIT, ROLLBACK and savepoints of an attached handle.
 **
-** The base only ever sees a read transaction here (p->inTrans==TRANS_READ); that this is a write transaction is known to
-** PlBtree.eWrite, and sqlite3BtreeTxnState() answers accordingly.
+** The base only ever sees a read transaction here (p->inTrans==TRANS_READ). PlBtree.eWrite says
+** that it is a write transaction, and sqlite3BtreeTxnState() answers accordingly.
 **
-**   none -> read        pin, begin the base, take; retried if a merge slipped in between (PIN-1)
-**   none -> write       QUEUED: the right first, then as above. OPTIMISTIC (BEGIN CONCURRENT, beside.c): the other way round.
-**                       Some take the right to read at first (begin.c)
-**   read -> write       what was read is told first: QUEUED validates and moves to now
-**   write -> none/read  COMMIT, ROLLBACK; reading goes on if other statements read, as in btreeEndTransaction()
+**   none -> read        pin, begin the base, take; retried if a merge came in between (PIN-1)
+**   none -> write       QUEUED: the right first, then as none -> read. OPTIMISTIC (BEGIN
+**                       CONCURRENT, beside.c): the other way round. Some transactions take the
+**                       right before their first read (begin.c)
+**   read -> write       what was read goes to the engine first: QUEUED validates and moves to now
+**   write -> none/read  COMMIT, ROLLBACK; reading goes on if other statements read, as in
+**                       btreeEndTransaction()
 **   any -> exclusive    exclusive.c
 **
-** Failures: SQLITE_BUSY leaves everything as it was. After SQLITE_BUSY_SNAPSHOT in a write transaction the engine dooms
-** it: every further write and COMMIT fails with the same code until ROLLBACK.
+** Failures: SQLITE_BUSY leaves everything as it was. After SQLITE_BUSY_SNAPSHOT in a write
+** transaction the engine dooms it: every further write and COMMIT fails with that code until
+** ROLLBACK.
 **
-** How a COMMIT may end. vdbeCommit() calls plCommitBegins() and plTakeRights() (several.c), plCommitPrepare() for each file that is to be
-** written, the commit hook, CommitPhaseOne of these files, CommitPhaseTwo of all; then plCommitEnded(), whatever came of it. After BUSY and
-** BUSY_SNAPSHOT of a COMMIT (or RELEASE) sqlite3VdbeHalt() keeps the transaction open; after anything else it rolls back. What the engine
-** takes and gives back within a call: txn/commit.rs.
+** How a COMMIT may end. vdbeCommit() calls plCommitBegins() and plTakeRights() (several.c),
+** plCommitPrepare() for each file with changes, the commit hook, CommitPhaseOne of these files,
+** CommitPhaseTwo of all; then plCommitEnded(), in every case. After BUSY and BUSY_SNAPSHOT of a
+** COMMIT (or RELEASE) sqlite3VdbeHalt() keeps the transaction open; after any other error it rolls
+** back. What the engine takes and releases within a call is in txn/commit.rs.
 **
-**   exit                                   has been taken                       given back by           the caller
-**   plTakeRights    OK, several files      each one's right and room (bPart);   plCommitEnded           -
-**                                          what the unchanged ones were shown is settled
-**                   anything else          those of the files before            plCommitEnded           as of the code
-**   plCommitPrepare OK, there is a hook    the right; the snapshot is at now    plCommitEnded           -
-**                   OK, pages are short    both rights: it runs exclusively     the transaction's end   -
-**                   OK, all others         nothing                              -                       -
-**                   BUSY                   nothing here                         plCommitEnded           may repeat it, or go on
-**                   BUSY_SNAPSHOT          nothing: it is doomed, or rcBroken   ROLLBACK                has to roll back
-**                   anything else          nothing here                         SQLite's rollback       begins anew
-**   commit hook     says no                as by plCommitPrepare                SQLite's rollback       begins anew
-**   CommitPhaseOne  OK, changed            it is committed (bMade); a part is   -                       -
-**                                          prepared (bPrepared)
-**                   OK, not changed        nothing: it may have to go on        -                       -
-**                   BUSY, BUSY_SNAPSHOT    as by plCommitPrepare, of one file   plCommitEnded           as above
-**                                          alone: a part has room by then
-**                   anything else          a part may be prepared               SQLite's rollback       begins anew
-**   CommitPhaseTwo  OK                     -                                    -                       -
-**                   an error, not bMade    only read: what it was shown cannot  SQLite's rollback       begins anew
-**                                          be brought to disk
-**   plCommitEnded   OK                     -                                    -                       -
-**                   BUSY                   nothing                              -                       may repeat it, or go on
-**                   BUSY_SNAPSHOT          nothing                              ROLLBACK                has to roll back
-**                   anything else          a part may be prepared               SQLite's rollback       begins anew
+**  exit                                  has been taken                  released by    the caller
+**  plTakeRights     OK, several files    each file's right and room      plCommitEnded  -
+**                                        (bPart); what the unchanged
+**                                        ones were shown is settled
+**                   any other code       those of the files before       plCommitEnded  per the
+**                                                                                       code
+**  plCommitPrepare  OK, there is a hook  the right; the snapshot is now  plCommitEnded  -
+**                   OK, pages are short  both rights: it is exclusive    its end        -
+**                   OK, all others       nothing                         -              -
+**                   BUSY                 nothing here                    plCommitEnded  may retry
+**                   BUSY_SNAPSHOT        nothing: doomed, or rcBroken    ROLLBACK       rolls back
+**                   any other error      nothing here                    SQLite         starts over
+**  commit hook      refuses              as by plCommitPrepare           SQLite         starts over
+**  CommitPhaseOne   OK, changed          it is committed (bMade); a part -              -
+**                                        is prepared (bPrepared)
+**                   OK, not changed      nothing: it may have to go on   -              -
+**                   BUSY, BUSY_SNAPSHOT  as by plCommitPrepare, of one   plCommitEnded  as there
+**                                        file alone: a part has room
+**                   any other error      a part may be prepared          SQLite         starts over
+**  CommitPhaseTwo   OK                   -                               -              -
+**                   an error, not bMade  only read: what it was shown    SQLite         starts over
+**                                        cannot be brought to disk
+**  plCommitEnded    OK                   -                               -              -
+**                   BUSY                 nothing                         -              may retry
+**                   BUSY_SNAPSHOT        nothing                         ROLLBACK       rolls back
+**                   any other error      a part may be prepared          SQLite         starts over
 **
-** Whether a single write is run again is in the table of beside.c.
+** Released by SQLite: in the rollback that sqlite3VdbeHalt() does. A caller that may retry may also
+** go on with the transaction.
+**
+** The table in beside.c says when a single write is run again.
 **
 ** Invariants
-**  - ENDS-1 Cursors are told before the snapshot moves: a call that may move it, and may fail afterwards, comes behind plLetMove() or
-**    plHardSaveAll(). So they are right at every exit, and telling them cannot fail when something has been taken.
-**  - ENDS-2 Behind the commit point nothing is an error of the COMMIT. What statements that go on reading need and cannot have is theirs: they fail
-**    (plReadOn()).
-**  - ENDS-3 What was read stays in the engine's read set until the transaction ends, in every file: one that was not changed ends as a writer in
-**    CommitPhaseTwo alone.
+**  - ENDS-1 Cursors save their places before the snapshot moves: a call that may move it, and may
+**    fail afterwards, comes after plLetMove() or plHardSaveAll(). So cursors are right at every
+**    exit, and saving them cannot fail once something has been taken.
+**  - ENDS-2 After the commit point nothing is an error of the COMMIT. If statements that go on
+**    reading need something and cannot have it, they fail, not the COMMIT (plReadOn()).
+**  - ENDS-3 What was read stays in the engine's read set until the transaction ends, in every file:
+**    a file that was not changed ends as a writer in CommitPhaseTwo alone.
 */
 
-#define PL_SNAPSHOT_TRIES 10      /* at once; then whoever changes the base may be off the processor */
-#define PL_SNAPSHOT_NAPS 1000     /* of a millisecond: a base older than what is known to be merged in it does not get newer */
+/* At once; then a process that changes the base may be off the processor. */
+#define PL_SNAPSHOT_TRIES 10
+/* Of a millisecond; a base that is older than its merges even then was replaced. */
+#define PL_SNAPSHOT_NAPS 1000
 
-/* A reader that met SQLITE_BUSY, for a moment as a rule, is to try again: SQLITE_OK after a millisecond, or what ends its wait. *pmsBegun is
-** 0 at the first call of a wait. The clock counts, and not the calls: the engine may have waited itself before it said SQLITE_BUSY. */
+/* A reader met SQLITE_BUSY, as a rule for a moment. Sleeps a millisecond and returns SQLITE_OK to
+** try again, or the code that ends the wait. *pmsBegun is 0 at the first call of a wait. The limit
+** is in time and not in calls: the engine may have waited itself before it returned SQLITE_BUSY. */
 static int plPause(Btree *p, BusyHandler *pHandler, int bAsk, u32 *pmsBegun){
   sqlite3 *db = p->db;
   u32 ms = plCoarseMs();
@@ -72,8 +85,8 @@ static int plPause(Btree *p, BusyHandler *pHandler, int bAsk, u32 *pmsBegun){
   return SQLITE_OK;
 }
 
-/* Begins the base's read transaction. Stock code may be busy with recovering the WAL-index; readers of a
-** concurrent database do not see that, unless it goes on and their busy handler has had enough. */
+/* Begins the base's read transaction. Stock code may be busy with recovering the WAL-index. Readers
+** of a concurrent database do not see that, unless it lasts and their busy handler gives up. */
 static int plBaseBegin(Btree *p, int wrflag, int *pSchemaVersion){
   BusyHandler saved = p->db->busyHandler;
   int bAsk = plAsksHandler(p->db);
@@ -82,7 +95,7 @@ static int plBaseBegin(Btree *p, int wrflag, int *pSchemaVersion){
   int bFirst;
   int rc = plFail(p, pl_read_marks(p->pPl->pConn, &pMarks));
   if( rc ) return rc;
-  /* Of a WAL that is opened anew it is asked once whether its index is that of the session. */
+  /* Once per opening of a WAL: is its index that of the session? */
   bFirst = pMarks!=0 && (p->pBt->pPager->pWal==0 || p->pBt->pPager->pWal->pPlMarks==0);
   p->db->busyHandler.xBusyHandler = 0;
   plUseMarks(p->pBt->pPager, pMarks);
@@ -107,7 +120,8 @@ static int plBaseBegin(Btree *p, int wrflag, int *pSchemaVersion){
   return rc;
 }
 
-/* ENDS-1: the snapshot may move under open cursors in the call that follows, or own writes leave memory. They look their rows up again. */
+/* ENDS-1: in the call that follows the snapshot may move under open cursors, or own writes may
+** leave memory. Cursors look their rows up again. */
 static int plLetMove(PlBtree *pPl){
   PlCursor *pX;
   int rc = plSaveAll(pPl, 0, 0);
@@ -116,8 +130,9 @@ static int plLetMove(PlBtree *pPl){
   return rc;
 }
 
-/* The transaction is over for statements that go on reading, and what was read in it is forgotten: what their cursors have read counts as
-** whole tables if a later statement must validate it. Where that cannot be noted, or they have no snapshot to read in (rc), they fail: the
+/* The transaction is over, other statements go on reading, and the read set is forgotten. What
+** their cursors have read counts as whole tables if a later statement must validate it. If that
+** cannot be recorded, or these statements have no snapshot to read in (rc), they fail: the
 ** transaction has ended all the same (ENDS-2). */
 static void plReadOn(Btree *p, int rc){
   PlBtree *pPl = p->pPl;
@@ -131,7 +146,7 @@ static void plReadOn(Btree *p, int rc){
   pPl->rcBroken = rc;
 }
 
-/* Is record-keeping of reads needed from here on? */
+/* Sets bTrack: do reads have to be recorded from here on? */
 static void plSetTrack(Btree *p){
   PlBtree *pPl = p->pPl;
   u8 bTrack = (pPl->eWrite==PL_WRITE_OPTIMISTIC || (!p->db->autoCommit && pPl->eWrite==0)) && !pPl->bExcl;
@@ -144,7 +159,8 @@ static void plSetTrack(Btree *p){
   }
 }
 
-/* none -> read. forWrite: the newest commit, durable or not. pRenews: how long a renewal waits, in the middle of a transaction; 0: it is none. */
+/* none -> read. forWrite: the newest commit, durable or not. pRenews: how long a renewal in the
+** middle of a transaction waits; 0: it is no renewal. */
 static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion, const PlWait *pRenews){
   PlBtree *pPl = p->pPl;
   PlHeader h;
@@ -166,13 +182,13 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion, const PlWait
       return rc;
     }
     if( PL_UNLIKELY(!h.marked && pRenews!=0) ){
-      /* Nobody leaves the mode beside a member: the file was written over. */
+      /* No process leaves the mode while a member is in the session: the file was written over. */
       plBaseEnd(p);
       return plStash(p, SQLITE_BUSY_SNAPSHOT, sqlite3_mprintf(
           "the database file has lost its mark of concurrent mode while it was in use; ROLLBACK, and put the file back that was there"));
     }
     if( !h.marked ){
-      /* Another connection switched the mode off: go on as stock SQLite, with a lock of its kind. */
+      /* Another connection switched the mode off: go on as stock SQLite. */
       plBaseEnd(p);
       pl_snapshot_end(pPl->pConn);
       plDetach(p);
@@ -187,7 +203,7 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion, const PlWait
         pl_snapshot_put_off(pPl->pConn);
         rcWait = plPause(p, &p->db->busyHandler, plAsksHandler(p->db), &msBegun);
         if( rcWait==SQLITE_OK ){
-          /* Somebody brings in what may not be seen by half. */
+          /* A process is bringing in a commit that must not be seen by half. */
           nTry--;
           continue;
         }
@@ -215,8 +231,8 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion, const PlWait
   return SQLITE_OK;
 }
 
-/* PL_RETRY: a snapshot over the newest base, so that memory which only an older base needs can be used again. What was read is the same
-** in it. */
+/* PL_RETRY: takes a snapshot over the newest base, so that memory which only an older base needs
+** can be reused. What was read is the same in the new snapshot. */
 static int plRenewSnapshot(Btree *p){
   PlBtree *pPl = p->pPl;
   u8 bUsed = pPl->bUsed, bBaseOnly = pPl->bBaseOnly, bLooked = pPl->bLooked, bStayed = pPl->bStayed, bRows = pPl->bRows;
@@ -237,10 +253,10 @@ static int plRenewSnapshot(Btree *p){
   return rc ? plBreak(p, rc) : SQLITE_OK;
 }
 
-/* Steps after which the engine is told of them: a tenth of a millisecond. */
+/* The cost at which it is reported to the engine: a tenth of a millisecond. */
 #define PL_WALK_TOLD 4096
 
-/* Reading has cost something beside memtables. */
+/* Reports what reading past memtables has cost. */
 static SQLITE_NOINLINE void plTellWalk(PlBtree *pPl){
   u32 nStep = pPl->nWalk;
   pPl->nWalk = 0;
@@ -248,7 +264,8 @@ static SQLITE_NOINLINE void plTellWalk(PlBtree *pPl){
   pl_note_walk(pPl->pConn, nStep);
 }
 
-/* Somebody was told the number of the base's pages, for which it matters how much is not merged. */
+/* Reports that a statement was told the number of the base's pages, for which it matters how much
+** is not merged. */
 static SQLITE_NOINLINE PL_COLD void plTellCounted(Btree *p){
   PlBtree *pPl = p->pPl;
   pPl->eCounted = PLN_NO;
@@ -276,7 +293,6 @@ static void plEndRead(Btree *p){
   if( pPl->nWalk>=PL_WALK_TOLD ) plTellWalk(pPl);
 }
 
-/* The write transaction is over. */
 static void plEndWrite(PlBtree *pPl){
   pPl->eWrite = pPl->bEarly = pPl->bWrote = pPl->bCleared = pPl->bPart = pPl->bPrepared = 0;
   pPl->nSavepoint = pPl->msWaited = 0;
@@ -284,7 +300,8 @@ static void plEndWrite(PlBtree *pPl){
   pPl->rcBroken = 0;
 }
 
-/* The commit point: what was written counts, and no code from here on is a reason to do it again (ENDS-2, BESIDE-4 in beside.c). */
+/* The commit point: what was written counts, and no code from here on is a reason to write it again
+** (ENDS-2, BESIDE-4 in beside.c). */
 static void plCommitted(Btree *p){
   PlBtree *pPl = p->pPl;
   pPl->bMaintain |= pPl->bWrote;
@@ -294,7 +311,7 @@ static void plCommitted(Btree *p){
   plEndWrite(pPl);
 }
 
-/* Takes the right to write. What that has taken counts for what the same statement waits for later (plWaitLeft). */
+/* Takes the writer's right. The time counts for later waits of this statement (plWaitLeft). */
 static int plTakeRight(Btree *p, int how){
   PlBtree *pPl = p->pPl;
   PlWait wait;
@@ -309,8 +326,8 @@ static int plTakeRight(Btree *p, int how){
   return plFail(p, rc);
 }
 
-/* A transaction that has copied the file page by page wants to write. It has seen everything, and if nothing has changed it goes
-** on, exclusively. */
+/* A transaction that has copied the file page by page wants to write. It has read everything. If
+** nothing has changed since, it goes on, exclusively. */
 static int plWriteAfterPages(Btree *p){
   PlBtree *pPl = p->pPl;
   int rc = plReadEverything(p);
@@ -323,8 +340,9 @@ static int plBtreeTxnState(Btree *p){
   return p->pPl->eWrite && !p->pPl->bEarly ? SQLITE_TXN_WRITE : p->inTrans;
 }
 
-/* One file has one writer, and under two names in one connection it has two handles: the second would wait for the first, in whose
-** transaction it is. As in SQLite it is refused before it changes anything, but at once. */
+/* A file has one writer. Under two names in one connection it has two handles: the second would
+** wait for the first, in whose own transaction it is. As in SQLite the second is refused before it
+** changes anything, but at once. */
 static SQLITE_NOINLINE int plRefuseTwice(Btree *p){
   sqlite3 *db = p->db;
   u64 aOwn[2], aOther[2];
@@ -355,7 +373,8 @@ static int plBecomeWriter(Btree *p, int *pSchemaVersion){
     if( how==PL_WRITE_QUEUED ){
       rc = plTakeRight(p, how);
       if( rc==SQLITE_BUSY_SNAPSHOT ){
-        /* Nothing was read that could have changed: the file has left concurrent mode, which looking at it tells. */
+        /* Nothing was read that could have changed: the file has left concurrent mode, and
+        ** plBeginRead() finds that. */
         if( plBeginRead(p, 0, pSchemaVersion, 0)==SQLITE_OK ){
           if( pPl->pConn==0 ) return SQLITE_OK;
           plEndRead(p);
@@ -387,15 +406,17 @@ static int plBecomeWriter(Btree *p, int *pSchemaVersion){
   }
   pPl->eWrite = (u8)how;
   pPl->nSavepoint = 0;
-  /* Committed together with another file the pages of a bulk load on SQLite's own path are written twice. */
+  /* In a commit with another file, the pages of a bulk load on SQLite's own path are
+  ** written twice. */
   if( db->nDb>2 ) (void)pl_stay_concurrent(pPl->pConn);
   plSetTrack(p);
-  /* Statements in autocommit leave theirs to the commit, as in stock SQLite. */
+  /* Statements in autocommit leave this to the commit, as in stock SQLite. */
   return plFail(p, pl_savepoint_release(pPl->pConn, 0));
 }
 
-/* sqlite3BtreeBeginTrans() with wrflag on an attached handle. Two is VACUUM or a backup, which write pages, or BEGIN EXCLUSIVE, which
-** is BEGIN IMMEDIATE as in WAL mode (and as there leaves a write transaction where SQLite refuses it, within one). */
+/* sqlite3BtreeBeginTrans() with wrflag on an attached handle. wrflag==2 is VACUUM or a backup,
+** which write pages, or BEGIN EXCLUSIVE, which is BEGIN IMMEDIATE as in WAL mode (and as there
+** leaves a write transaction where SQLite refuses it, within one). */
 static int plBeginWrite(Btree *p, int wrflag, int *pSchemaVersion){
   PlBtree *pPl = p->pPl;
   int bPages = wrflag>1 && (p->db->mDbFlags & (DBFLAG_Vacuum|DBFLAG_PlPages))!=0;
@@ -433,9 +454,10 @@ static int plBeginWrite(Btree *p, int wrflag, int *pSchemaVersion){
   return SQLITE_OK;
 }
 
-/* A statement of the application begins in the open snapshot. Where another one has begun in it before, that one has read: what it
-** opened, or no more than the schema that SQLite has in memory, or a value of the header. Unless it still runs, and this one for it,
-** as those of a virtual table do. */
+/* A statement of the application begins in the open snapshot. If another statement has begun in it
+** before, the snapshot counts as used: that statement has read what it opened, or at least the
+** schema that SQLite has in memory, or a value of the header. It does not count if the other
+** statement still runs and this one runs for it, as those of a virtual table do. */
 static void plStatementBegins(Btree *p){
   PlBtree *pPl = p->pPl;
   int nDepth = p->db->nVdbeExec + 1;
@@ -444,7 +466,8 @@ static void plStatementBegins(Btree *p){
   pPl->nBegun = nDepth;
 }
 
-/* OP_Transaction: the statement that has just begun is to be prepared again, and has read nothing. */
+/* OP_Transaction: the statement that has just begun is to be prepared again, and has
+** read nothing. */
 static void plStatementStale(Btree *p){
   if( p && PL_BT(p) ) p->pPl->nBegun = 0;
 }
@@ -452,7 +475,8 @@ static void plStatementStale(Btree *p){
 static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
   PlBtree *pPl = p->pPl;
   int rc = SQLITE_OK;
-  /* What a statement could not go on with is forgotten when it has ended. A COMMIT has set autoCommit when it asks virtual tables to write. */
+  /* The failure of a statement is forgotten when the statement has ended. A COMMIT has set
+  ** autoCommit when virtual tables write in it. */
   if( pPl->rcBroken && p->inTrans==TRANS_NONE && pPl->eWrite==0 && p->db->autoCommit && pPl->pCsr==0 ) pPl->rcBroken = 0;
   if( pPl->rcBroken ) return pPl->rcBroken;
   rc = pl_check_fork(pPl->pConn);
@@ -471,12 +495,13 @@ static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
   }
   if( rc==SQLITE_OK && pSchemaVersion ){
     *pSchemaVersion = (int)get4byte(&p->pBt->pPage1->aData[40]);
-    if( PL_BT(p) ) plStatementBegins(p);     /* nobody else asks for the version */
+    /* Every caller that wants the version begins a statement, or a read like one. */
+    if( PL_BT(p) ) plStatementBegins(p);
   }
   return rc;
 }
 
-/* Begins a backup's transaction of its destination. */
+/* Begins a backup's transaction on its destination. */
 static int plBeginPages(Btree *p, int *pSchemaVersion){
   int rc;
   p->db->mDbFlags |= DBFLAG_PlPages;
@@ -485,7 +510,7 @@ static int plBeginPages(Btree *p, int *pSchemaVersion){
   return rc;
 }
 
-/* vdbeCommit() is about to run the commit hook and then commit this handle among others. */
+/* vdbeCommit() calls this before the commit hook, for each file that it is about to commit. */
 static int plCommitPrepare(Btree *p){
   PlBtree *pPl = p->pPl;
   PlWait wait;
@@ -498,7 +523,7 @@ static int plCommitPrepare(Btree *p){
   if( pPl->bExcl || pPl->eWrite==0 ) return SQLITE_OK;
   rc = pl_doomed(pPl->pConn);
   if( rc ) return plFail(p, rc);
-  if( !pPl->bWrote && p->db->nDb>2 ) return SQLITE_OK;      /* it was settled by plTakeRights() */
+  if( !pPl->bWrote && p->db->nDb>2 ) return SQLITE_OK;      /* plTakeRights() has settled it */
   /* What others have committed since the last write takes pages as well. */
   if( pPl->bWrote && pPl->eWrite==PL_WRITE_OPTIMISTIC && !pPl->bPart && plNeedsPages(p, 0) ) return plEscalate(p);
   if( p->db->xCommitCallback==0 ) return SQLITE_OK;
@@ -553,7 +578,7 @@ static int plBtreeCommitPhaseTwo(Btree *p, int bCleanup){
   if( p->inTrans==TRANS_NONE ) return SQLITE_OK;
   if( pPl->bExcl ) return plExclusivePhaseTwo(p, bCleanup);
   if( pPl->bPrepared ){
-    /* Committed, whatever the engine says: what it could not do now is done by recovery. */
+    /* Committed, whatever the engine returns: recovery does what it could not do now. */
     rc = plFail(p, pl_part_commit(pPl->pConn, pPl->eSync, p->db->nVdbeRead>1));
     if( rc ) sqlite3_log(rc, "plait: a commit over several files is left to the recovery of %s: %s",
                          sqlite3PagerFilename(p->pBt->pPager, 0), pl_errmsg(pPl->pConn));
@@ -612,7 +637,8 @@ static int plBtreeRollback(Btree *p, int tripCode, int writeOnly){
       plEndRead(p);
     }else{
       plReadOn(p, SQLITE_OK);
-      (void)pl_settle_shown(pPl->pConn);   /* if it fails the engine has stopped, and the next call says so */
+      /* After a failure the engine has stopped, and the next call reports that. */
+      (void)pl_settle_shown(pPl->pConn);
     }
   }
   return rc;

@@ -1,10 +1,12 @@
 /*
-** vtab.c - what every connection can ask: plait_version(), plait_status, plait_transactions, plait_conflicts.
+** vtab.c - functions and tables of every connection: plait_version(), plait_status,
+** plait_transactions, plait_conflicts.
 **
-** The tables are eponymous (SELECT * FROM plait_status) and show the session of the main database, or of the one named in the
-** hidden column: SELECT * FROM plait_status('aux'). For a database that is not concurrent they are empty. Rows come
-** from the engine as text and integer cells; the shim adds the name of the table that a conflict was about,
-** and to plait_status how many indexes it knows no order for.
+** The tables are eponymous (SELECT * FROM plait_status) and show the session of the main database,
+** or of the one named in the hidden column: SELECT * FROM plait_status('aux'). For a database that
+** is not concurrent they are empty. Rows come from the engine as text and integer cells; the shim
+** adds the name of the table that a conflict was about, and to plait_status how many indexes it
+** knows no order for.
 */
 
 typedef struct PlTab {
@@ -19,7 +21,7 @@ typedef struct PlTabCsr {
   Btree *p;
   int iDb;
   u32 iRow;
-  int nExtra;                   /* own row behind the engine's: 1 while on it */
+  int nExtra;                   /* own row after the engine's: 1 while on it */
 } PlTabCsr;
 
 static const char *const azPlSchema[] = {
@@ -93,7 +95,7 @@ static int plTabClose(sqlite3_vtab_cursor *pCur){
   return SQLITE_OK;
 }
 
-/* Past the engine's rows plait_status has one of its own. */
+/* After the engine's rows plait_status has one of its own. */
 static void plTabSettle(PlTabCsr *pCsr){
   PlCell c;
   if( pCsr->pRows && pl_rows_cell(pCsr->pRows, pCsr->iRow, 0, &c)!=SQLITE_OK ){
@@ -203,7 +205,7 @@ static void plVersionFunc(sqlite3_context *pCtx, int argc, sqlite3_value **argv)
   sqlite3_result_text(pCtx, plait_version(), -1, SQLITE_STATIC);
 }
 
-/* The loader has taken this library into a program. */
+/* The loader has loaded this library into a program. */
 __attribute__((constructor)) static void plLoaded(void){
   pl_report_loaded();
 }
@@ -214,8 +216,8 @@ static int plOpened(sqlite3 *db){
   return SQLITE_OK;
 }
 
-/* Somebody names a table of ours that this connection has not met: as SQLite does with its tables of pragmas, so that those who only come to
-** read a row do not pay for them. */
+/* A statement names one of our tables that this connection has not met. It is registered then, as
+** SQLite does with its tables of pragmas: connections that only read a row do not pay for it. */
 static Module *plTableRegister(sqlite3 *db, const char *zName){
   static const char *const azTable[] = { "plait_status", "plait_transactions", "plait_conflicts" };
   int i;

@@ -1,59 +1,73 @@
 /*
 ** whole.c - a statement happens whole or not at all.
 **
-** SQLite opens a savepoint for a statement (its statement journal) where its compiler knows that a constraint can refuse the statement
-** after its first change. The engine can refuse any write: a transaction has to become exclusive in the middle of a statement and finds
-** the right taken, or memory is full. So each statement that writes to a concurrent file inside a transaction gets a savepoint in the write
-** set, beside those that SQLite numbers, of which it knows nothing: one more length of the undo log, and an entry there for each key that the
-** statement changes. It is used if the engine has refused something to the statement, and for nothing else: after any other error what is
-** left is what SQLite leaves.
+** SQLite opens a savepoint for a statement (its statement journal) where its compiler knows that a
+** constraint can refuse the statement after its first change. The engine can refuse any write: a
+** transaction has to become exclusive in the middle of a statement and finds the right taken, or
+** memory is full. So each statement that writes to a concurrent file inside a transaction gets a
+** savepoint in the write set. It is apart from the savepoints that SQLite numbers, and SQLite does
+** not know of it: one more length of the undo log, and an entry there for each key that the
+** statement changes. It is used only if the engine has refused something to the statement: after
+** any other error what is left is what SQLite leaves.
 **
-**   OP_Transaction     plWholeBegins(), or plWholeJournal(): the savepoint is opened
-**   OP_ResultRow       plWholeRow(): closed; a statement that writes gives rows when it has written all
-**   BUSY at a later OP_Transaction   plWholePaused(): closed; nothing was written yet, and the statement begins to write anew
-**   sqlite3VdbeHalt()  plWholeEnds(): taken back, or closed
-**   vdbeCommit()       plTakeRights() (several.c): nothing torn is committed
+**  OP_Transaction     plWholeBegins(), or plWholeJournal(): the savepoint is opened
+**  OP_ResultRow       plWholeRow(): closed; a statement that writes returns rows when it has
+**                     written all
+**  BUSY at a later OP_Transaction   plWholePaused(): closed; nothing was written yet, and the
+**                     statement begins to write anew
+**  sqlite3VdbeHalt()  plWholeEnds(): rolled back, or closed
+**  vdbeCommit()       plTakeRights() (several.c): nothing torn is committed
 **
-** What is left of a statement that the engine has refused:
+** What happens to a statement that the engine has refused:
 **
-**   autocommit, and no other statement writes   SQLite rolls back everything
-**   IOERR, INTERRUPT                 the same
-**   NOMEM, FULL                      the same, if SQLite's compiler has not asked for a journal
-**   any other                        its savepoint is taken back in each concurrent file; virtual tables and other files go back to SQLite's
-**                                    journal: the transaction is as it was before the statement
-**   the same, torn (WHOLE-2)              everything is rolled back, with SQLITE_ABORT_ROLLBACK
-**   a file that it writes to is broken (rcBroken)   nothing: only ROLLBACK goes on
+**  autocommit, no other writer      SQLite rolls back everything
+**  IOERR, INTERRUPT                 SQLite rolls back everything
+**  NOMEM, FULL                      SQLite rolls back everything if its compiler has not asked for
+**                                   a journal
+**  any other code                   its savepoint is rolled back in each concurrent file; virtual
+**                                   tables and other files go back to SQLite's journal: the
+**                                   transaction is as it was before the statement
+**  any other code, torn (WHOLE-2)   everything is rolled back, with SQLITE_ABORT_ROLLBACK
+**  a file that it writes is broken  nothing is rolled back: only ROLLBACK goes on (rcBroken)
 **
 ** Invariants
-**  - WHOLE-1 Every change of a statement to a concurrent file is behind its savepoint, or the transaction is exclusive and the change behind
-**    SQLite's journal, or the statement is all that its transaction has changed (autocommit). Where neither is so at its end, since it
-**    did not stay in autocommit or was not alone there, it is torn. SQLite's number of a statement is no name for its savepoint: one that
-**    ends before another one that began later leaves numbers behind that are not whose they seem to be (bPlCrossed): until that transaction
-**    ends no refused statement goes back to a journal. A statement that writes to
-**    several files, TEMP among them, has SQLite's journal: one of them may be refused beside the others (several.c).
-**  - WHOLE-2 Torn, a file of the connection: what a refused statement has left in it cannot be taken back by itself. Virtual tables that have
-**    xRollbackTo have a memory that xRollbackTo alone brings back, and SQLite calls that for its own savepoints alone. So a refusal is torn
-**    if it was of a statement inside of another one, while such a table takes part in the transaction, or if the refused statement has
-**    had other statements run, or has written to a virtual table, and has no journal. And where a refusal was met in an exclusive
-**    transaction behind the statement's first change, or a statement that was run in its middle may have changed another file, and virtual
-**    tables or deferred constraints know of it.
-**    A statement that fails makes good what was torn while it ran, in each file that it takes back whole, with its virtual tables. What was
-**    torn before it began it does not, nor in files that it does not write. Whoever caught the error of a torn statement inside of his
-**    cannot make it good: the outermost statement, or the COMMIT, fails.
-**  - WHOLE-3 No savepoint of a statement is open when another statement begins that is not inside of it: it is closed before the application has its
-**    turn (OP_ResultRow, BUSY, the end).
-**  - WHOLE-4 A statement whose transaction is rolled back in its middle (by a function of the application that says ROLLBACK or ROLLBACK TO, by INSERT
-**    OR ROLLBACK inside of it) changes nothing any more: it finds no write transaction (plWritable()), opens no cursor, and calls no
+**  - WHOLE-1 Every change of a statement to a concurrent file comes after its savepoint; or the
+**    transaction is exclusive and the change comes after SQLite's journal; or the statement is all
+**    that its transaction has changed (autocommit). If none of these holds at its end, because it
+**    did not stay in autocommit or was not alone there, it is torn. SQLite's number of a statement
+**    does not name its savepoint: a statement that ends before another one that began later leaves
+**    numbers that seem to belong to the wrong statement (bPlCrossed). Until that transaction ends
+**    no refused statement goes back to a journal. A statement that writes to several files, TEMP
+**    among them, has SQLite's journal: the engine may refuse one of the files alone (several.c).
+**  - WHOLE-2 A file of the connection is torn if what a refused statement has left in it cannot be
+**    taken back by itself. Virtual tables with xRollbackTo have a memory that xRollbackTo alone
+**    restores, and SQLite calls that for its own savepoints alone. So a refusal tears if such a
+**    table takes part in the transaction, and the refused statement has no journal that they have
+**    heard of, and is inside of another statement, has had other statements run, or has written to
+**    a virtual table. A refusal also tears if it was met in an exclusive transaction after the
+**    statement's first change; or if a statement that ran inside the refused one may have changed
+**    another file, and virtual tables or deferred constraints know of it. A statement that fails
+**    repairs what was torn while it ran, in each file that it takes back whole, with its virtual
+**    tables. It does not repair what was torn before it began, nor files that it does not write. A
+**    statement that caught the error of a torn statement inside of it cannot repair it: the
+**    outermost statement, or the COMMIT, fails.
+**  - WHOLE-3 No savepoint of a statement is open when another statement begins that is not inside
+**    of it: it is closed before the application runs (OP_ResultRow, BUSY, the end).
+**  - WHOLE-4 A statement whose transaction is rolled back in its middle (by a function of the
+**    application that runs ROLLBACK or ROLLBACK TO, by INSERT OR ROLLBACK inside of it) changes
+**    nothing any more: it finds no write transaction (plWritable()), opens no cursor, and calls no
 **    xUpdate (bPlEnded).
-**  - WHOLE-5 A statement was refused if it fails with a code that the engine has given since it began, or if the engine has refused anything
-**    to a virtual table meanwhile, which may have put another code in its place.
+**  - WHOLE-5 A statement was refused if it fails with a code that the engine has returned since it
+**    began, or if the engine has refused anything to a virtual table since then, which may have put
+**    another code in its place.
 */
 
 /* Vdbe.bPlMiddle */
 #define PL_WRITES  1    /* it writes to a concurrent file */
-#define PL_UNHEARD 2    /* virtual tables do not know of its journal */
+#define PL_UNHEARD 2    /* virtual tables have not heard of its journal */
 
-/* Is the statement inside of another one, which runs? It ends while it runs itself, or where the other one resets it. */
+/* True if the statement runs inside of another one. It ends while that runs it, or where that
+** resets it. */
 static int plIsInside(const Vdbe *v){
   return v->db->nVdbeExec>v->bPlExec;
 }
@@ -64,7 +78,7 @@ static void plTear(Btree *p){
   p->db->bPlTorn = 1;
 }
 
-/* Was a file of the transaction torn since nTear was counted, and not made good? */
+/* True if a file of the transaction was torn after nTear was counted, and not repaired. */
 static int plIsTorn(sqlite3 *db, u32 nTear){
   int i, nTorn = 0;
   for(i=0; db->bPlTorn && i<db->nDb; i++){
@@ -90,8 +104,9 @@ static int plWholeOpen(Btree *p, u64 iStatement){
   return PL_BT(p) && !p->pPl->bExcl ? plFail(p, pl_statement_open(p->pPl->pConn, iStatement)) : SQLITE_OK;
 }
 
-/* OP_Transaction of a statement that writes to a file which is, or was, concurrent. Where it has a journal, its savepoint is opened when that
-** is: what virtual tables have written by then, since they hear of it, stays. */
+/* OP_Transaction of a statement that writes to a file which is, or was, concurrent. If the
+** statement has a journal, its savepoint is opened together with the journal: what virtual tables
+** write when they hear of the journal stays. */
 static SQLITE_NOINLINE int plWholeBegins(Vdbe *v, Btree *p){
   sqlite3 *db = v->db;
   PlBtree *pPl = p->pPl;
@@ -137,7 +152,8 @@ static int plWholeClose(Vdbe *v){
   return rc;
 }
 
-/* Virtual tables hear of the savepoint that SQLite opens for the statement. One that cannot write what it remembers is not told to forget it. */
+/* Virtual tables hear of the savepoint that SQLite opens for the statement. A table that cannot
+** write what it remembers does not hear that it should forget it. */
 static int plVtabBegins(Vdbe *v){
   sqlite3 *db = v->db;
   int rc;
@@ -149,19 +165,19 @@ static int plVtabBegins(Vdbe *v){
   return rc;
 }
 
-/* A statement ends. WHOLE-1: is its journal the last of those that are open? */
+/* A statement ends. WHOLE-1: is its journal the last open one? */
 static void plMindOrder(Vdbe *v){
   sqlite3 *db = v->db;
   if( db->nStatement && v->iStatement && v->iStatement!=db->nSavepoint+db->nStatement ) db->bPlCrossed = 1;
 }
 
-/* What the statement was in when it was run last is forgotten. */
+/* Forgets what the statement's last run has left. */
 static void plWholeForget(Vdbe *v){
   v->bPlMiddle = v->bPlEnded = 0;
   v->iPlStatement = 0;
 }
 
-/* Does the statement write to several files, and may one of them be refused beside the others? */
+/* True if the statement writes to several files of which the engine may refuse one. */
 static int plWritesSeveral(Parse *pParse){
   sqlite3 *db = pParse->db;
   int i, nFile = 0, nOurs = 0;
@@ -178,18 +194,19 @@ static SQLITE_NOINLINE int plWholeRow(Vdbe *v){
   return plWholeClose(v);
 }
 
-/* BUSY at the OP_Transaction at iPc: where to go on. BEGIN IMMEDIATE, which has no such beginning, writes nothing behind it. */
+/* BUSY at the OP_Transaction at iPc. Returns where to go on. BEGIN IMMEDIATE, which has no such
+** beginning, writes nothing after it. */
 static SQLITE_NOINLINE int plWholePaused(Vdbe *v, int iPc){
   int iFirst = v->aOp[0].p2;
   if( v->bPlMiddle==0 ) return iPc;
   plMindOrder(v);
   (void)sqlite3VdbeCloseStatement(v, SAVEPOINT_RELEASE);
-  (void)plWholeClose(v);                  /* a failure is one of the next call, too */
+  (void)plWholeClose(v);                  /* the next call fails alike */
   return v->aOp[0].opcode==OP_Init && v->aOp[iFirst].opcode==OP_Transaction ? iFirst : iPc;
 }
 
-/* Has a virtual table of the open transaction a memory of its own (WHOLE-2)? While they are asked to write what they remember, at COMMIT, the list
-** of them is out of sight. */
+/* True if a virtual table of the open transaction has a memory of its own (WHOLE-2). While virtual
+** tables write what they remember, at COMMIT, the list of them cannot be seen. */
 static int plVtabRemembers(sqlite3 *db){
   int i;
   if( db->aVTrans==0 ) return db->nVTrans>0;
@@ -200,7 +217,8 @@ static int plVtabRemembers(sqlite3 *db){
   return 0;
 }
 
-/* Is a file broken that the transaction writes to? One that it only reads keeps no COMMIT from being made of the others. */
+/* True if a file is broken that the transaction writes to. A broken file that it only reads does
+** not keep a COMMIT of the others from being made. */
 static int plBroken(sqlite3 *db){
   int i;
   for(i=0; i<db->nDb; i++){
@@ -216,7 +234,7 @@ static int plWasRefused(const Vdbe *v){
   return v->nPlVtab!=db->nPlVtab || db->aPlRefused[v->rc & 31]>v->nPlRefused;
 }
 
-/* Does the statement write to a file that goes back to nothing but SQLite's journal? */
+/* True if the statement writes to a file that only SQLite's journal can roll back. */
 static int plWritesOther(const Vdbe *v){
   sqlite3 *db = v->db;
   int i;
@@ -227,7 +245,8 @@ static int plWritesOther(const Vdbe *v){
   return 0;
 }
 
-/* What a refused statement has done in one file: 1 if it was taken back, 0 if it has done nothing there, -1 if it cannot be taken back. */
+/* Takes back what a refused statement has done in one file. 1: taken back; 0: it has done nothing
+** there; -1: it cannot be taken back. */
 static int plTakeBackFile(Vdbe *v, int iDb, int bJournal){
   PlBtree *pPl = v->db->aDb[iDb].pBt->pPl;
   int bIn = (v->mPlFiles>>iDb) & 1;       /* DDL has each file in its btreeMask */
@@ -243,7 +262,8 @@ static int plTakeBackFile(Vdbe *v, int iDb, int bJournal){
   return rc==SQLITE_OK ? 1 : rc==SQLITE_DONE ? 0 : -1;
 }
 
-/* What a refused statement has done is taken back, or torn. A broken transaction (rcBroken) has nothing left to take back. */
+/* Takes back what a refused statement has done, or tears. A broken transaction (rcBroken) has
+** nothing left to take back. */
 static void plTakeBack(Vdbe *v){
   sqlite3 *db = v->db;
   int bInner = v->nPlInner!=db->nPlInner;
@@ -265,17 +285,17 @@ static void plTakeBack(Vdbe *v){
     }else if( eBack>0 ){
       if( p->pPl->iTorn>v->nPlTear ) p->pPl->iTorn = 0;
     }else if( bInner && (bVtab || bFk) ){
-      plTear(p);                  /* a statement inside of it may have changed this one, too */
+      plTear(p);                  /* a statement inside of it may have changed this file, too */
     }
   }
   if( plIsTorn(db, v->nPlTear) ) return;
   db->nDeferredCons = v->nPlDefCons;
   db->nDeferredImmCons = v->nPlDefImmCons;
-  /* Made good: it is none of the statement that has run this one. */
+  /* Repaired: the statement that has run this one was refused nothing. */
   if( plIsInside(v) && db->nPlUpdate==0 ) db->aPlRefused[v->rc & 31] = v->nPlRefused;
 }
 
-/* Nothing torn is committed: the code, and its text. */
+/* Nothing torn is committed: returns the code, and sets its text. */
 static SQLITE_NOINLINE int plSayTorn(Vdbe *v, int rc){
   const char *zWhy = v->zErrMsg ? v->zErrMsg : plErrStr(v->db, rc ? rc : v->db->rcPlRefused);
   char *z = sqlite3_mprintf("a statement failed (%s) and what it had done could not be taken back by itself; the transaction was rolled back; "
@@ -285,11 +305,13 @@ static SQLITE_NOINLINE int plSayTorn(Vdbe *v, int rc){
   return v->rc = SQLITE_ABORT_ROLLBACK;
 }
 
-/* sqlite3VdbeCloseStatement() at the end of a statement, and what the engine has of it. An error rolls the transaction back. */
+/* sqlite3VdbeCloseStatement() at the end of a statement, and the engine's part of it. An error
+** rolls the transaction back. */
 static int plWholeEnds(Vdbe *v, int eOp){
   sqlite3 *db = v->db;
   int bWrites = v->bPlMiddle & PL_WRITES;
-  /* Not inside of another statement, which may also end one of those that it has run, and which only reads. */
+  /* Not a statement inside of another one, which may also end (reset) it; nor one that only reads
+  ** and succeeds. */
   int bOutermost = !plIsInside(v) && (bWrites || v->rc!=SQLITE_OK);
   u32 nRefused;
   int rc, rcClose = SQLITE_OK;
@@ -301,14 +323,17 @@ static int plWholeEnds(Vdbe *v, int eOp){
   }
   if( bWrites && eOp==SAVEPOINT_ROLLBACK && (plWasRefused(v) || plIsTorn(db, v->nPlTear)) ){
     plTakeBack(v);
-    db->nPlTaken = db->nVdbeExec + 1;   /* of concurrent files nothing is left for SQLite's journal (WHOLE-1) */
+    /* Nothing of concurrent files is left for SQLite's journal (WHOLE-1). */
+    db->nPlTaken = db->nVdbeExec + 1;
   }
   if( bWrites && eOp==SAVEPOINT_RELEASE ) rcClose = plWholeClose(v);
-  /* WHOLE-4: its journal went with the transaction, and may be another one's number by now. */
+  /* WHOLE-4: its journal went with the transaction, and its number may be another statement's
+  ** by now. */
   nRefused = db->nPlRefused;
   rc = sqlite3VdbeCloseStatement(v, v->bPlEnded ? SAVEPOINT_RELEASE : eOp);
   db->nPlTaken = 0;
-  /* The engine has refused what a virtual table, which remembers, writes at the end of a journal. */
+  /* The engine has refused what a virtual table, which remembers, writes at the end of
+  ** a journal. */
   if( (rc & 0xff)==SQLITE_BUSY && db->nPlRefused!=nRefused ) return plSayTorn(v, rc);
   if( !bWrites && !plIsTorn(db, 0) ) return rc;
   if( rcClose==SQLITE_OK ) rcClose = plWholeClose(v);

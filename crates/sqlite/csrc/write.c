@@ -1,20 +1,25 @@
 /*
 ** write.c - Insert, Delete, TransferRow and ClearTable on the concurrent path.
 **
-** A write goes to the engine's write set: the base stays as it is. What cannot go there becomes a reason to be exclusive (TXN-7): the
-** schema table, indexes whose order the engine does not know, and anything past the memory budget.
+** A write goes to the engine's write set: the base stays as it is. The transaction becomes
+** exclusive for what cannot go there (TXN-7): the schema table, indexes whose order the engine does
+** not know, and anything past the memory budget.
 **
-** As in stock SQLite other cursors on the same root are saved first, and blob handles on the row are invalidated. The
-** writing cursor keeps its place with BTREE_SAVEPOSITION and is nowhere afterwards without.
+** As in stock SQLite other cursors on the same root are saved first, and blob handles on the row
+** are invalidated. The writing cursor keeps its place with BTREE_SAVEPOSITION, and has none
+** afterwards without it.
 */
 
-#define PL_CLEAR_ROWS_MAX 20000   /* DELETE without WHERE over more rows than about this takes the exclusive path */
+/* DELETE without WHERE over more rows than about this takes the exclusive path. */
+#define PL_CLEAR_ROWS_MAX 20000
 
-#define PL_PAGES_OF_ENTRY 4       /* pages that entries make at most on average, beside those that their bytes fill, */
-#define PL_PAGES_TO_SPARE 64      /* and what the first of them may make in b-trees whose pages are all full */
+/* An entry makes at most this many pages on average, not counting those that its bytes fill. */
+#define PL_PAGES_OF_ENTRY 4
+/* Pages that the first entries may make in b-trees whose pages are all full. */
+#define PL_PAGES_TO_SPARE 64
 
-/* Might what is not merged, own writes and nByte more included, not fit into the pages that PRAGMA max_page_count allows? An
-** estimate from above: the pager knows. */
+/* True if what is not merged, with own writes and nByte more, might not fit into the pages that
+** PRAGMA max_page_count allows. An upper bound: the pager knows. */
 static int plNearPageLimit(Btree *p, u64 nByte){
   BtShared *pBt = p->pBt;
   uint64_t nEntry = 0, nUnmerged = 0;
@@ -24,8 +29,9 @@ static int plNearPageLimit(Btree *p, u64 nByte){
   return pBt->nPage + nPage > pBt->pPager->mxPgno;
 }
 
-/* Must a write of nByte bytes work on pages now? Near the limit of PRAGMA max_page_count, so that the statement fails which
-** does in SQLite; and where the application wants to be asked at each commit how many free pages an auto-vacuum gives back. */
+/* True if a write of nByte bytes must work on pages now: near the limit of PRAGMA max_page_count,
+** so that the statement fails which does in SQLite; and where the application's callback decides at
+** each commit how many free pages an auto-vacuum gives back. */
 static SQLITE_NOINLINE PL_COLD int plAsksForPages(Btree *p, u64 nByte){
   if( p->pPl->bExcl ) return 0;
   if( p->db->xAutovacPages && p->pBt->autoVacuum && !p->pBt->incrVacuum ) return 1;
@@ -35,8 +41,9 @@ static SQLITE_INLINE int plNeedsPages(Btree *p, u64 nByte){
   return PL_UNLIKELY(p->db->xAutovacPages!=0 || p->pBt->pPager->mxPgno!=SQLITE_MAX_PAGE_COUNT) && plAsksForPages(p, nByte);
 }
 
-/* May this handle write now, and on which path? After SQLITE_OK look at bExcl. Without a write transaction the statement's own was rolled
-** back in its middle (WHOLE-4 in whole.c). */
+/* Checks whether this handle may write now, and chooses the path: after SQLITE_OK look at
+** bExcl. Without a write transaction, the statement's own was rolled back in its middle
+** (WHOLE-4 in whole.c). */
 static int plWritable(Btree *p, int bExclusive){
   PlBtree *pPl = p->pPl;
   int rc;
@@ -48,8 +55,9 @@ static int plWritable(Btree *p, int bExclusive){
   return SQLITE_OK;
 }
 
-/* An insert that must take the exclusive path. The payload may lie in pages or overlay memory that is about to go. An entry of a
-** WITHOUT ROWID table replaces the one that agrees with it in its first nMem fields: they are taken from the copy. */
+/* An insert that must take the exclusive path. The payload may be in pages or overlay memory that
+** escalation releases. An entry of a WITHOUT ROWID table replaces the one with the same first nMem
+** fields: they are taken from the copy. */
 static int plInsertExclusive(PlCursor *pX, const BtreePayload *pPayload, int flags){
   BtreePayload x = *pPayload;
   int bTable = pX->pOut->pKeyInfo==0;
@@ -143,7 +151,7 @@ static int plBtreeInsert(BtCursor *pCur, const BtreePayload *pPayload, int flags
     rc = plKeepKey(pX, 0);
     if( rc ) return rc;
   }else{
-    /* What is pending may lie in the cursor's row, which may be an own one that this replaces. */
+    /* What is pending may refer to the cursor's row, an own write that this one replaces. */
     plRdFlush(pX);
   }
   rc = plPut(pX, pPayload);
@@ -157,8 +165,9 @@ static int plBtreeInsert(BtCursor *pCur, const BtreePayload *pPayload, int flags
   return SQLITE_OK;
 }
 
-/* Puts a tombstone at the row that a PLC_MERGE cursor is on. bPass: the cursor stays there, and goes on to the next row. Where rows are
-** deleted one behind the other the engine knows then that there is none between them, and nobody has to find out. */
+/* Puts a tombstone at the row that a PLC_MERGE cursor is on. bPass: the cursor stays there and goes
+** on to the next row. When adjacent rows are deleted this way the engine knows that there is no row
+** between them, and later walks need not find out. */
 static int plDeleteRow(PlCursor *pX, int bPass){
   BtCursor *pCur = pX->pOut;
   const u8 *aKey, *aRec = 0;
@@ -218,8 +227,9 @@ static int plBtreeDelete(BtCursor *pCur, u8 flags){
     pCur->eState = CURSOR_SKIPNEXT;
     pCur->skipNext = 0;
   }else if( pCur->curFlags & BTCF_Pinned ){
-    /* REPLACE fires delete triggers now, and must fail if one of them writes this b-tree. Stock code sees it because its
-    ** cursor is on some row after a delete, unless that was the last one. */
+    /* REPLACE fires delete triggers now, and must fail if one of them writes this b-tree. Stock
+    ** code detects that because its cursor is on some row after a delete, unless that was the
+    ** last one. */
     int bEmpty;
     return plBtreeFirst(pCur, &bEmpty);
   }else{
@@ -228,7 +238,7 @@ static int plBtreeDelete(BtCursor *pCur, u8 flags){
   return SQLITE_OK;
 }
 
-/* Copies the row of pSrc towards pDest; sqlite3BtreeInsert() with BTREE_PREFORMAT finishes it. */
+/* Copies the row of pSrc for pDest; sqlite3BtreeInsert() with BTREE_PREFORMAT finishes it. */
 SQLITE_PRIVATE int sqlite3BtreeTransferRow(BtCursor *pDest, BtCursor *pSrc, i64 iKey){
   PlCursor *pFrom = PL_CSR(pSrc) ? PL_X(pSrc) : 0;
   if( PL_CSR(pDest) && PL_X(pDest)->eMode!=PLC_PASS ){
@@ -264,7 +274,8 @@ SQLITE_PRIVATE int sqlite3BtreeTransferRow(BtCursor *pDest, BtCursor *pSrc, i64 
   return sqlite3StockBtreeTransferRow(pDest, pSrc, iKey);
 }
 
-/* Deletes every row that an own cursor finds. PL_ESCALATE: the rest is for the exclusive path. */
+/* Deletes every row that a cursor of its own finds. PL_ESCALATE: the rest is for the
+** exclusive path. */
 static int plClearRows(PlCursor *pX, i64 *pnRow){
   int bEmpty = 0;
   int rc = plSeekEnd(pX, +1, &bEmpty);
@@ -283,7 +294,7 @@ static int plClearRows(PlCursor *pX, i64 *pnRow){
   return rc==SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* DELETE without WHERE on the concurrent path. PL_ESCALATE: what is left is for the exclusive path. */
+/* DELETE without WHERE on the concurrent path. PL_ESCALATE: the rest is for the exclusive path. */
 static int plClearOverlay(Btree *p, Pgno iTable, i64 *pnRow){
   PlBtree *pPl = p->pPl;
   Index *pIdx = plIndexOfRoot(p->db->aDb[plDbIndex(p)].pSchema, iTable);

@@ -1,37 +1,40 @@
 /*
-** writeout.c - what a merge and a checkpoint write goes to the disk while they write it.
+** writeout.c - a merge and a checkpoint start disk writes while they write.
 **
-** Included by the spliced wal.c. SQLite hands all of it to the system and then syncs: the disk gets a hundred megabytes at once, and
-** commits that sync the log meanwhile wait behind them, for hundreds of milliseconds. So the system is asked for every portion of what will
-** be synced anyway to begin with it. It takes no more than the disk has room for: then the call waits, which is a merge's time alone.
+** The spliced wal.c includes this file. SQLite hands all pages to the system and then syncs: the
+** disk gets a hundred megabytes at once, and commits that sync the log at that time wait for
+** hundreds of milliseconds. So each portion, which will be synced anyway, is passed to the disk at
+** once. If the disk's queue is full, the call waits, which costs the merge alone.
 **
-** A checkpoint's pages lie anywhere in the file. Beside commits that sync the log (pl_leave_disk) a portion of them is waited for until it
-** is on disk: no more than that is ever before a sync. And whoever has waited for a sync has the processor first (pl_leave_processor).
+** A checkpoint's pages are anywhere in the file. While commits sync the log (pl_leave_disk), the
+** checkpoint waits until each portion is on disk: no more than one portion is ever ahead of a sync.
+** And a thread that has waited for a sync gets the processor first (pl_leave_processor).
 **
-** Invariant: nothing relies on it. The sync comes as ever, and it is the sync that is told of a write that failed. Who has waited may have been
-** told already, and then no sync is told again: that is a sync that has failed.
+** Invariant: nothing relies on these calls. The sync comes as always, and reports a write that
+** failed. The kernel may have reported that failure to a wait here, and then no sync reports it
+** again: so a failed wait counts as a failed sync.
 */
 #include "engine.h"
 
 #define PL_PORTION (256*1024)
 
-/* Where what was written since the last portion lies, and how much that is. */
+/* Where the data written since the last portion is, and how much it is. */
 struct PlWriteOut {
   i64 iFrom, iTo;
   int nByte;
   uint64_t nSync;         /* pl_leave_disk() */
 };
 
-/* The portion is on disk when this returns. */
+/* Returns when the portion is on disk. */
 static int plLeaveDisk(int h, i64 iFrom, i64 n){
   int flags = SYNC_FILE_RANGE_WAIT_BEFORE|SYNC_FILE_RANGE_WRITE|SYNC_FILE_RANGE_WAIT_AFTER;
   if( sync_file_range(h, iFrom, n, flags)==0 ) return SQLITE_OK;
-  /* These say that the system has no such call for this file, or for this process. */
+  /* With these errors the system has no such call for this file, or for this process. */
   return errno==EINVAL || errno==ENOSYS || errno==EPERM || errno==ESPIPE ? SQLITE_OK : SQLITE_IOERR_FSYNC;
 }
 
-/* n bytes were written at iOffset of a file that is going to be synced. pMarks: of the session whose commits have the processor, and if they are
-** of a checkpoint, the disk meanwhile. */
+/* n bytes were written at iOffset of a file that is going to be synced. pMarks: of the session
+** whose commits get the processor, and the disk if the bytes are a checkpoint's. */
 static int plWriteOut(struct PlWriteOut *p, const PlMarks *pMarks, int isCheckpoint, sqlite3_file *pFd, i64 iOffset, int n){
   int h;
   pl_leave_processor(pMarks);

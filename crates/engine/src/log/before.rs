@@ -1,34 +1,43 @@
 //! Commits of the base that may not be on disk yet, and their order before later frames (FILE-4).
 //!
-//! Under NORMAL and OFF an exclusive transaction's commit lies in the base's WAL and in the page cache alone. Frames
-//! that come after it rely on it: after a power cut that took the commit and left the frames, they would be replayed over an
-//! older base. So whoever is about to write to the log's file syncs the base's WAL first.
+//! Under NORMAL and OFF an exclusive transaction's commit is only in the base's WAL and in the page
+//! cache. Later frames rely on it: after a power cut that took the commit and left the frames, they
+//! would be replayed over an older base. So a process syncs the base's WAL before it writes to the
+//! log's file.
 //!
-//! Two counters in shared memory: `commits` made without a sync, and `durable`, how many of them are known to be on disk. What is on
-//! disk is then noted in the log's file: which generation the base includes at least (file.rs). Recovery refuses a base that does not.
+//! Shared memory has two counters: `commits` made without a sync, and `durable`, how many of them
+//! are known to be on disk. After the sync the log's file notes the generation through which the
+//! base is complete (file.rs). Recovery refuses an older base.
 //!
 //! ```text
-//! exclusive transaction   stock commit -> synced: note; else commits += 1 -> both rights given back
-//! who writes to the log   frames until now -> n = commits; if durable < n: fdatasync the WAL, note, durable = n -> write those frames
-//! merge                   n = commits -> synced commit to the same WAL -> note, durable = n -> log space used again, checkpoint
+//! exclusive transaction  stock commit -> synced: note; else commits += 1 -> both rights given back
+//! writer of the log      frames until now -> n = commits; if durable < n: fdatasync the WAL, note,
+//!                        durable = n -> write those frames
+//! merge                  n = commits -> synced commit to the same WAL -> note, durable = n ->
+//!                        log space reused, checkpoint
 //! ```
 //!
 //! Invariants
-//! - BEFORE-1 `commits` counts a commit before anybody can append a frame after it: its author, or who settles it after his
-//!   death, holds the writer's right until then.
-//! - BEFORE-2 No byte of a frame is handed to the file before `durable` has reached what `commits` was when, or after, the frame was
-//!   published.
-//! - BEFORE-3 A failed sync of the WAL while `durable < commits` stops the log (COMMIT-4): what was lost is not known, and no later
-//!   sync would tell.
-//! - BEFORE-4 A process that cannot open the WAL leaves the sync to one that can: nothing was tried.
-//! - BEFORE-5 The note says nothing that is not on disk; and before a byte of a frame is handed to the file, or a segment given back, it says
-//!   what that relies on. Of two who write it at the same time the one that asks for less may come last, for a while.
-//! - BEFORE-6 Who syncs the WAL brings its name to disk with it: whoever created the file may have been killed before. SQLite does so with the first sync
-//!   of each handle, and whoever writes to the log with his first, unless the folder was synced since the WAL is there: by who has made the log, or one
-//!   of those. Who syncs nothing need not, so those that only visit do not wait for it.
+//! - BEFORE-1 `commits` counts a commit before any process can append a frame after it. Until then
+//!   its author, or the process that settles it after the author's death, holds the writer's right.
+//! - BEFORE-2 No byte of a frame is handed to the file before `durable` has reached the value that
+//!   `commits` had when the frame was published, or later.
+//! - BEFORE-3 A failed sync of the WAL while `durable < commits` stops the log (COMMIT-4): what was
+//!   lost is unknown, and no later sync would report it.
+//! - BEFORE-4 A process that cannot open the WAL leaves the sync to one that can: it has tried
+//!   nothing.
+//! - BEFORE-5 The note says nothing that is not on disk. Before a byte of a frame is handed to the
+//!   file, or a segment given back, the note says what that relies on. Of two parallel writes of
+//!   the note the one that demands less may come last, for a while.
+//! - BEFORE-6 A process that syncs the WAL also syncs its name, since the creator of the file may
+//!   have been killed before it did. SQLite does so with the first sync of each handle. A writer of
+//!   the log does so with its first sync, unless the folder was synced since the WAL exists, by the
+//!   creator of the log or by another such writer. A process that syncs nothing need not, so
+//!   processes that only visit do not wait for it.
 //!
-//! A WAL that is gone was brought into the database file with syncs before it was removed. So is one that was restarted
-//! before its old content is overwritten: SQLite syncs both files in every checkpoint under NORMAL.
+//! A WAL that is gone was brought into the database file with syncs before it was removed. A
+//! restarted WAL was too, before its old content is overwritten: SQLite syncs both files in every
+//! checkpoint under NORMAL.
 //!
 //! Killed processes lose nothing: the page cache stays.
 
@@ -45,10 +54,10 @@ use super::shared::LogShared;
 use crate::ids::Generation;
 use crate::storage::{FileIdentity, Folder, Storage, StorageFile};
 
-/// Asks for a file that somebody else in this process has open, by its name.
+/// Returns an open file by its name, if another part of this process has it open.
 type Borrow = dyn Fn(&Path) -> Option<Box<dyn StorageFile>> + Send + Sync;
 
-/// Who may have the WAL open already.
+/// A part of this process that may have the WAL open.
 #[derive(Clone)]
 struct Lender(Arc<Borrow>);
 
@@ -58,17 +67,18 @@ impl fmt::Debug for Lender {
     }
 }
 
-/// The WAL of the base, where it is and through what it is synced.
+/// The WAL of the base: its path and the file through which it is synced.
 #[derive(Debug)]
 pub struct BaseWal {
     storage: Arc<dyn Storage>,
     lender: Option<Lender>,
     path: PathBuf,
-    /// Kept open: who has no descriptor left must find out before its commit counts, not when others rely on its sync.
+    /// Kept open: a process without a free descriptor must find out before its commit counts, not
+    /// when others rely on its sync.
     kept: Mutex<Option<Kept>>,
 }
 
-/// The file that stood at the path when it was looked at last.
+/// The file that was at the path at the last look.
 #[derive(Debug)]
 struct Kept {
     file: Box<dyn StorageFile>,
@@ -83,7 +93,7 @@ impl BaseWal {
         BaseWal { storage, lender: None, path, kept: Mutex::default() }
     }
 
-    /// With somebody who may have it open already: `borrow` asks him for it.
+    /// Adds a source of an open file: `borrow` returns the WAL if that has it open.
     #[must_use]
     pub fn borrowed(
         mut self,
@@ -100,15 +110,17 @@ impl BaseWal {
         }
     }
 
-    /// Opens it, and its folder, so that a sync will need nothing that may be lacking then. A WAL that is not there yet is no error.
+    /// Opens the WAL and its folder, so that a sync will lack nothing later. A WAL that does not
+    /// exist yet is no error.
     ///
     /// # Errors
-    /// Those of opening them, which say nothing about what is on disk.
+    /// Those of opening the two, which say nothing about what is on disk.
     pub(super) fn prepare(&self, shared: &LogShared) -> Result<(), LogError> {
         self.look(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner), shared)
     }
 
-    /// Makes `kept` the file at the path, if there is one: whoever created the last one may be gone, and another stand there now.
+    /// Makes `kept` the file at the path, if there is one. An earlier file may be gone and another
+    /// in its place.
     fn look(&self, kept: &mut Option<Kept>, shared: &LogShared) -> Result<(), LogError> {
         let cannot_open = |e: &io::Error| LogError::io(OPEN, &self.path, e);
         let is_known = match &*kept {
@@ -135,7 +147,7 @@ impl BaseWal {
         Ok(())
     }
 
-    /// Everything written to it before is on disk when this returns, its name too.
+    /// Returns when everything written to the WAL before, and its name, is on disk.
     fn sync(&self, shared: &LogShared) -> Result<(), LogError> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         self.look(&mut kept, shared)?;
@@ -149,19 +161,20 @@ impl BaseWal {
         Ok(())
     }
 
-    /// Makes earlier commits of the base durable, and notes them, before bytes are written to the log (BEFORE-2, BEFORE-5). The caller has decided before which
-    /// frames it will write, and holds no mutex of the log's.
+    /// Makes earlier commits of the base durable and notes them, before bytes are written to the
+    /// log (BEFORE-2, BEFORE-5). The caller has already decided which frames it will write, and
+    /// holds no mutex of the log's.
     pub(super) fn sync_before(&self, shared: &LogShared, log: &LogFile) -> Result<(), LogError> {
         // Acquire pairs with the Release of `note_base_commit`: its pages have been written.
         let commits = shared.base.commits.load(Acquire);
-        // Acquire pairs with the Release of whoever synced.
+        // Acquire pairs with the Release in `note_base_durable`.
         if shared.base.durable.load(Acquire) >= commits {
             return Ok(());
         }
         // Relaxed: stored before `commits`.
         let generation = Generation::new(shared.base.generation.load(Relaxed));
         self.sync(shared).inspect_err(|e| shared.stop_after_base(e))?;
-        // Before others find that nothing is left to be done.
+        // Before other processes find nothing left to sync.
         shared.note_base(log, generation)?;
         shared.note_base_durable(commits);
         // Relaxed: a counter.
@@ -171,16 +184,16 @@ impl BaseWal {
 }
 
 impl LogShared {
-    /// A transaction was committed to the base without a sync, which is complete through `generation` with it. The caller holds the
-    /// writer's right (BEFORE-1).
+    /// Counts a commit to the base without a sync, which makes the base complete through
+    /// `generation`. The caller holds the writer's right (BEFORE-1).
     pub(crate) fn note_base_commit(&self, generation: Generation) {
         // Relaxed: published by the counter.
         self.base.generation.fetch_max(generation.get(), Relaxed);
-        // Release pairs with the Acquires of those who sync.
+        // Release pairs with the Acquire of a process that syncs.
         self.base.commits.fetch_add(1, Release);
     }
 
-    /// Notes in the log's file that the base, on disk, includes everything through `generation` (BEFORE-5).
+    /// Notes in the log's file that the base on disk is complete through `generation` (BEFORE-5).
     fn note_base(&self, log: &LogFile, generation: Generation) -> Result<(), LogError> {
         // Relaxed: saves a write, and orders nothing.
         if generation.get() <= self.base.noted.load(Relaxed) {
@@ -191,31 +204,32 @@ impl LogShared {
         Ok(())
     }
 
-    /// Commits of the base so far that were made without a sync.
+    /// Returns how many commits of the base were made without a sync.
     pub(crate) fn base_commits(&self) -> u64 {
         self.base.commits.load(Acquire)
     }
 
-    /// The WAL was synced, or a synced commit made, after [`LogShared::base_commits`] had returned `commits`.
+    /// Notes a sync of the WAL, or a synced commit, after [`LogShared::base_commits`] had returned
+    /// `commits`.
     pub(crate) fn note_base_durable(&self, commits: u64) {
         // Release pairs with the Acquire in `sync_before`.
         self.base.durable.fetch_max(commits, Release);
     }
 
-    /// The folder was synced while this was the WAL's file there (BEFORE-6).
+    /// Notes that the folder was synced while this file was the WAL there (BEFORE-6).
     pub(crate) fn note_wal_named(&self, (_, inode): FileIdentity) {
-        // Relaxed: what was synced is on disk, whoever reads of it when.
+        // Relaxed: what was synced is on disk, whenever a process reads this.
         self.base.named.store(inode, Relaxed);
     }
 
-    /// The WAL may be another one by now, with the same number.
+    /// Forgets the noted WAL: another file may have its inode number by now.
     pub(crate) fn forget_named_wal(&self) {
         self.base.named.store(0, Relaxed);
     }
 
-    /// Whether the name of this file, which is the WAL's, is known to be on disk.
+    /// True if this file's name, the WAL's, is known to be on disk.
     fn is_wal_named(&self, (_, inode): FileIdentity) -> bool {
-        // Relaxed: as above.
+        // Relaxed: see `note_wal_named`.
         self.base.named.load(Relaxed) == inode
     }
 
@@ -224,13 +238,13 @@ impl LogShared {
         self.base.durable.load(Acquire) < self.base_commits()
     }
 
-    /// How often the base's WAL was synced ahead of the log.
+    /// Returns how often the base's WAL was synced ahead of the log.
     pub(crate) fn base_syncs(&self) -> u64 {
         // Relaxed: a counter.
         self.base.syncs.load(Relaxed)
     }
 
-    /// A sync of the base's files has failed, in whichever connection (BEFORE-3).
+    /// Notes that a sync of the base's files has failed, in any connection (BEFORE-3).
     pub(crate) fn note_base_sync_failed(&self, errno: i32) {
         if self.base_is_unsynced() {
             self.set_in_doubt(errno);
@@ -239,7 +253,7 @@ impl LogShared {
 }
 
 impl Log {
-    /// Notes in the file that the base, on disk, includes everything through `generation` (BEFORE-5).
+    /// Notes in the file that the base on disk is complete through `generation` (BEFORE-5).
     pub(crate) fn note_base(&self, generation: Generation) -> Result<(), LogError> {
         let noted = self.shared().note_base(&self.file, generation);
         if let Err(e) = &noted {

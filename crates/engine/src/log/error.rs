@@ -1,4 +1,4 @@
-//! What can go wrong with the log, by what the caller can do about it.
+//! Errors of the log, by what the caller can do about them.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub enum AppendError {
     NeedsSlots(u32),
     /// The file needs room for this many stream bytes first, counted from its first slot.
     NeedsBytes(u64),
-    /// So many bytes of the ring need disk space behind them first.
+    /// This many bytes of the ring need disk space behind them first.
     NeedsRing(u64),
     /// The configured limit of the log would be exceeded.
     LimitReached,
@@ -68,7 +68,7 @@ pub enum LogError {
         log_salt: u32,
         /// Salt of the base.
         base_salt: u32,
-        /// Whether it holds any frame; an empty one may be replaced without loss.
+        /// True if the log holds a frame. An empty log may be replaced without loss.
         has_frames: bool,
     },
     /// The base lacks what it had when the log was written (FILE-4).
@@ -76,9 +76,9 @@ pub enum LogError {
     OlderBase {
         /// The log.
         path: PathBuf,
-        /// Through which generation the base was complete, by the log.
+        /// The generation through which the base was complete, as the log notes it.
         noted: Generation,
-        /// Through which it is.
+        /// The generation through which the base is complete.
         base: Generation,
     },
     /// Bytes that had been on disk are damaged or gone (FILE-5).
@@ -91,7 +91,7 @@ pub enum LogError {
         /// What is wrong and how it is known.
         why: String,
     },
-    /// It is shorter than it was when it was written (FILE-5).
+    /// The log is shorter than it was when it was written (FILE-5).
     #[error(
         "the log {path} was cut short: it is {len_bytes} bytes long, and was at least {least_bytes} when it was written"
     )]
@@ -100,7 +100,7 @@ pub enum LogError {
         path: PathBuf,
         /// Its length.
         len_bytes: u64,
-        /// What it had, by its own words.
+        /// The least length that the log states.
         least_bytes: u64,
     },
     /// The configured limit is reached; nothing was written.
@@ -113,7 +113,7 @@ pub enum LogError {
         /// The limit.
         limit_bytes: u64,
     },
-    /// The disk is full; nothing was lost, and the operation may be repeated when there is space.
+    /// The disk is full. Nothing was lost, and the operation may be repeated when there is space.
     #[error(
         "no space left on the disk to extend the log {path}; committed data is safe, free some space and retry"
     )]
@@ -121,15 +121,15 @@ pub enum LogError {
         /// The file.
         path: PathBuf,
     },
-    /// Whoever is making the file longer does not run; nothing happened.
+    /// The process that makes the file longer is stopped; nothing happened.
     #[error("the process that makes the log longer does not get on")]
     GrowerStands {
         /// That process.
         who: Option<Identity>,
-        /// For how long.
+        /// How long the caller has waited.
         waited: Duration,
     },
-    /// The caller was interrupted while it waited for that; nothing happened.
+    /// The caller was interrupted while it waited for that process; nothing happened.
     #[error("interrupted while waiting")]
     Interrupted,
     /// The process may not write files as long as the log may become.
@@ -141,7 +141,7 @@ pub enum LogError {
         path: PathBuf,
         /// The limit.
         limit_bytes: u64,
-        /// The longest that the log may be.
+        /// The greatest length of the log.
         needed_bytes: u64,
     },
     /// A transaction is larger than one frame can be.
@@ -162,13 +162,14 @@ pub enum LogError {
         /// The system's error number.
         errno: i32,
     },
-    /// The file is not where the next opening looks for it: what is committed would be gone with this machine's memory.
+    /// The file is not where the next opening looks for it. What is committed would be lost with
+    /// this machine's memory.
     #[error("{}: {LOST_HELP}", say_lost(.path))]
     Lost {
         /// Where it was.
         path: PathBuf,
     },
-    /// A write or sync failed earlier, or something inside the engine, here or in another process (COMMIT-4).
+    /// A write or sync failed earlier, or the engine did, here or in another process (COMMIT-4).
     #[error("{}: {}", say_why_stopped(*.errno), say_stopped(*.errno))]
     Poisoned {
         /// The system's error number of the first failure, or [`INTERNAL`].
@@ -179,7 +180,7 @@ pub enum LogError {
 /// In place of an errno: an error inside the engine, not of a file.
 pub(crate) const INTERNAL: i32 = 0;
 
-/// What has happened where the log has stopped.
+/// Says why the log has stopped.
 pub(crate) fn say_why_stopped(errno: i32) -> &'static str {
     match errno {
         INTERNAL => "the log stopped after an internal error",
@@ -187,7 +188,7 @@ pub(crate) fn say_why_stopped(errno: i32) -> &'static str {
     }
 }
 
-/// The rest of that.
+/// Says the rest: the cause, and the cure.
 pub(crate) fn say_stopped(errno: i32) -> String {
     let why = match errno {
         INTERNAL => "a call of this or another process did not come to its end".into(),
@@ -196,7 +197,8 @@ pub(crate) fn say_stopped(errno: i32) -> String {
     format!("{why}; close every connection, and open the database again to have it recovered")
 }
 
-/// A file that log code works on: the log, or the base's WAL, which has to be on disk before it (before.rs).
+/// Names a file that log code works on: the log, or the base's WAL, which must be on disk before
+/// the log (before.rs).
 pub(crate) fn say_file(path: &Path) -> String {
     let is_wal = path.as_os_str().as_bytes().ends_with(b"-wal");
     format!("{} {}", if is_wal { "the WAL" } else { "the log" }, path.display())
@@ -222,12 +224,13 @@ fn say_older(log: &Path, noted: Generation, base: Generation) -> String {
     )
 }
 
-/// The verb of a failure to open a file: nothing was tried with what is in it.
+/// The verb of a failed open, after which nothing was tried with the file's content.
 pub(super) const OPEN: &str = "open";
 
 impl LogError {
-    /// This process cannot do it, and another may: nothing has happened to what is on disk. A write past the limit of file sizes
-    /// is one, since the bytes of a stream never change and whoever can writes them again.
+    /// True if only this process cannot do it: nothing has happened to what is on disk. A write
+    /// past the limit of file sizes is such a failure: bytes of a stream never change, and a
+    /// process that can write them writes them again.
     pub fn is_of_this_process(&self) -> bool {
         match self {
             LogError::FileSizeLimit { .. } => true,
@@ -286,7 +289,7 @@ impl From<LogError> for Error {
     }
 }
 
-/// The error of a ring that does not hold what it must: shared memory was overwritten by someone else.
+/// Returns the error of a ring with wrong content: something overwrote shared memory.
 pub(crate) fn damaged_ring(at: Lsn, why: BadFrame) -> Error {
     Error::Corrupt(format!(
         "the log ring in shared memory is damaged at position {at}: {}",

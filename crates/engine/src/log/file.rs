@@ -25,34 +25,37 @@
 //!
 //! room     0  magic              u32      "PLTR"; at 1024 in the header page
 //!          4  salt               u32
-//!          8  prepared           u64      stream bytes that the slots had durable space for, one slot after the other
+//!          8  prepared           u64      stream bytes that the slots had durable space for,
+//!                                         counted from the first slot
 //!         16  crc                u32      CRC-32C of bytes 0..16
 //!
 //! slot     0  magic              u32      "PLTS"
 //!          4  salt               u32
 //!          8  segment            u64      its stream bytes start at segment * segment_bytes
 //!         16  generation         u32      of all its frames
-//!         20  previous generation u32     the one before that has frames, 0 if none
-//!         24  generation start   u64      stream position; equals the segment's start in a generation's first
+//!         20  previous gen.      u32      the one before that has frames, 0 if none
+//!         24  generation start   u64      stream position; the segment's own start in the first
 //!         32  previous end       u64      end of the last frame of the previous generation
 //!         40  zero               20 bytes
 //!         60  crc                u32      CRC-32C of bytes 0..60
 //!       4096  stream bytes       segment_bytes of them
 //! ```
 //!
-//! Slots are zero-filled and synced before they are counted as prepared, the first of them piece by piece, so that the file of a
-//! session that writes little stays short; and they are used again when the generation in them has been merged durably. A slot's header is written with the first bytes of its
-//! segment and becomes durable with them. What a slot held before cannot be mistaken for frames of the new segment,
-//! because a frame states its position.
+//! A slot is zero-filled and synced before it counts as prepared. The first slot is prepared piece
+//! by piece, so that the file of a session that writes little stays short. A slot is reused when
+//! the generation in it has been merged durably. A slot's header is written with the first bytes of
+//! its segment and becomes durable with them. What a slot held before cannot be mistaken for frames
+//! of the new segment, because a frame states its position.
 //!
-//! The *note of the base* says which generation the base includes at least. It is written in place, without a sync, when that is on
-//! disk, and before any frame that comes after it. So no crash leaves a base that is older than the note asks for, and one that is
-//! has lost its WAL, or was replaced (FILE-4). One that cannot be read asks for nothing.
+//! The *note of the base* names a generation through which the base is complete. It is written in
+//! place, without a sync, when that generation is on disk and before any frame that comes after it.
+//! So no crash leaves a base older than the note: such a base has lost its WAL, or was replaced
+//! (FILE-4). A note that cannot be read demands nothing.
 //!
-//! The *room* is written in the same way, after the sync of a longer file and before anything is written there: no crash leaves a file
-//! that is shorter, and one that is was cut short by somebody, with what it held.
+//! The *room* is written in the same way, after the sync of a longer file and before anything is
+//! written there. So no crash leaves a shorter file: such a file was cut short, with what it held.
 //!
-//! The file appears under its name complete: it is written beside it and renamed.
+//! The file is written under another name and renamed, so it appears complete.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -82,20 +85,20 @@ const NOTE_MAGIC: u32 = u32::from_le_bytes(*b"PLTB");
 const ROOM_OFFSET: u64 = 1024;
 const ROOM_BYTES: usize = 20;
 const ROOM_MAGIC: u32 = u32::from_le_bytes(*b"PLTR");
-/// Largest segment that is believed.
+/// Largest segment size that is accepted.
 const SEGMENT_BYTES_MAX: u64 = 64 << 20;
-/// Largest number of a segment, and position in the stream, that are believed: sums with them stay below 2^64.
+/// Largest segment number and stream position that are accepted: sums with them stay below 2^64.
 const SEGMENT_NUMBER_MAX: u64 = 1 << 36;
 const POSITION_MAX: u64 = 1 << 62;
-/// Smallest segment that is believed.
+/// Smallest segment size that is accepted.
 const SEGMENT_BYTES_MIN: u64 = 512;
 
-/// What a new log file is made of.
+/// Parameters of a new log file.
 #[derive(Debug, Clone, Copy)]
 pub struct LogFileParams {
     /// Salt of the base and the log.
     pub salt: u32,
-    /// Device and inode of the base, for messages and for the curious.
+    /// Device and inode of the base, informational.
     pub base_identity: (u64, u64),
     /// Permission bits, those of the base.
     pub mode: u32,
@@ -186,7 +189,7 @@ fn encode_note(salt: u32, generation: Generation) -> [u8; NOTE_BYTES] {
     b
 }
 
-/// The note of the base in a log with this salt; zero if there is none.
+/// Returns the note of the base in a log with this salt, zero if there is none.
 pub(super) fn read_note(
     file: &dyn StorageFile,
     path: &Path,
@@ -209,7 +212,7 @@ fn encode_room(salt: u32, prepared_bytes: u64) -> [u8; ROOM_BYTES] {
     b
 }
 
-/// Bytes that a log with this header is long at least; zero if it does not say.
+/// Returns the least length of a log with this header, zero if the room is unreadable.
 pub(super) fn least_bytes(
     file: &dyn StorageFile,
     path: &Path,
@@ -218,7 +221,7 @@ pub(super) fn least_bytes(
     let mut b = [0; ROOM_BYTES];
     let n = file.read_at(&mut b, ROOM_OFFSET).map_err(|e| LogError::io("read", path, &e))?;
     if n < ROOM_BYTES {
-        // Not even the room, which no log has ever been without.
+        // The file ends before its room does, which no log has ever done.
         return Ok(ROOM_OFFSET + ROOM_BYTES as u64);
     }
     let prepared_bytes = u64_at(&b, 8);
@@ -227,7 +230,7 @@ pub(super) fn least_bytes(
     Ok(if is_room { end_of(prepared_bytes, header.segment_bytes) } else { 0 })
 }
 
-/// Bytes of a file with space for so many stream bytes.
+/// Returns the length of a file with space for so many stream bytes.
 fn end_of(prepared_bytes: u64, segment_bytes: u64) -> u64 {
     let last = prepared_bytes - 1;
     slot_offset((last / segment_bytes) as u32, segment_bytes)
@@ -267,12 +270,12 @@ impl Segment {
     }
 }
 
-/// Offset of a slot in a file with such segments.
+/// Returns the offset of a slot in a file with segments of `segment_bytes`.
 pub(crate) fn slot_offset(slot: u32, segment_bytes: u64) -> u64 {
     PAGE_BYTES + u64::from(slot) * (PAGE_BYTES + segment_bytes)
 }
 
-/// An open log file of a live session. Which slot holds what is in [`LogShared`](super::LogShared).
+/// An open log file of a live session. [`LogShared`](super::LogShared) has which slot holds what.
 #[derive(Debug)]
 pub struct LogFile {
     file: Box<dyn StorageFile>,
@@ -281,8 +284,8 @@ pub struct LogFile {
 }
 
 impl LogFile {
-    /// Makes a new log at `path`, replacing one that exists; durable when it returns. `note` is told which file it is
-    /// before that is to be seen.
+    /// Creates a log at `path`, in place of an existing one; durable when it returns. `note`
+    /// receives the file's identity before the file appears at `path`.
     pub fn create(
         storage: &dyn Storage,
         path: &Path,
@@ -333,12 +336,12 @@ impl LogFile {
         LogFile::of(storage.open(path), path, salt)
     }
 
-    /// The same through a file that is open already.
+    /// As [`LogFile::open`], through a file that is open already.
     pub fn opened(file: Box<dyn StorageFile>, path: &Path, salt: u32) -> Result<LogFile, LogError> {
         LogFile::of(Ok(file), path, salt)
     }
 
-    /// As [`LogFile::open`], to be looked at only.
+    /// As [`LogFile::open`], for reading only.
     pub fn open_read_only(
         storage: &dyn Storage,
         path: &Path,
@@ -365,7 +368,8 @@ impl LogFile {
         Ok(LogFile { file, path: path.to_owned(), header })
     }
 
-    /// Whether a log with this salt stands at `path`, or a file of which nothing is left that would say whose it is.
+    /// True if the file at `path` is a log with this salt, or begins with zeros alone, so that
+    /// nothing says whose it is.
     pub fn is_of(storage: &dyn Storage, path: &Path, salt: u32) -> Result<bool, LogError> {
         let file = match storage.open_read_only(path) {
             Ok(file) => file,
@@ -384,8 +388,8 @@ impl LogFile {
         Ok(FileHeader::read(&*file, path).is_ok_and(|header| header.salt == salt))
     }
 
-    /// Removes a log whose every frame is in the base; durable when it returns. A missing one is fine, and another file than
-    /// `meant` under its name stays (SIDE-4 in `side.rs`).
+    /// Removes a log whose every frame is in the base; durable when it returns. The file may be
+    /// missing. Another file than `meant` stays (SIDE-4 in `side.rs`).
     pub fn remove(
         storage: &dyn Storage,
         path: &Path,
@@ -394,7 +398,7 @@ impl LogFile {
         let there = storage.identity_at(path).map_err(|e| LogError::io("look at", path, &e))?;
         let log = path.to_owned();
         let is_meant = there.is_some() && there == meant;
-        // Whoever needs the name is told what is in the way.
+        // The next `create` reports what is in the way.
         let _ = storage.remove(&draft_path(path));
         if is_meant {
             match storage.remove(&log) {
@@ -412,19 +416,19 @@ impl LogFile {
         &self.header
     }
 
-    /// Which file it is.
+    /// Device and inode of the file.
     pub fn identity(&self) -> Result<FileIdentity, LogError> {
         self.file.identity().map_err(|e| LogError::io("look at", &self.path, &e))
     }
 
-    /// False if it is known not to stand under its name with this length at least.
+    /// False if the file is known to be missing under its name, or shorter than `len_bytes`.
     pub fn is_whole(&self, len_bytes: u64) -> bool {
-        // What cannot be looked at may be there.
+        // A file that cannot be looked at may be there.
         let len = self.file.len_at(&self.path).unwrap_or(Some(u64::MAX));
         len.is_some_and(|len| len >= len_bytes)
     }
 
-    /// Where it is.
+    /// The file's name.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -434,8 +438,8 @@ impl LogFile {
         self.file.len_bytes().map_err(|e| LogError::io("measure", &self.path, &e))
     }
 
-    /// Writes zeros over the room for stream bytes `from..to`, counted from the first slot, and over the headers of slots that begin
-    /// there, so that its space is allocated. Not synced.
+    /// Writes zeros over the room for stream bytes `from..to`, counted from the first slot, and
+    /// over the headers of slots that begin there, so that their space is allocated. Not synced.
     pub(super) fn fill(&self, from: u64, to: u64) -> Result<(), LogError> {
         let segment = self.header.segment_bytes;
         let mut from = from;
@@ -473,7 +477,7 @@ impl LogFile {
         self.file.write_at(&note, NOTE_OFFSET).map_err(|e| self.write_error(&e))
     }
 
-    /// Writes down how much room there is, durably; not synced.
+    /// Writes the room: how much space is durable. Not synced.
     pub(super) fn write_room(&self, prepared_bytes: u64) -> Result<(), LogError> {
         let room = encode_room(self.header.salt, prepared_bytes);
         self.file.write_at(&room, ROOM_OFFSET).map_err(|e| self.write_error(&e))

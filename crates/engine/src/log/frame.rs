@@ -3,33 +3,36 @@
 //! All integers are little-endian. A frame starts at a stream position divisible by 8.
 //!
 //! ```text
-//! frame   0  magic               u32   "PLTF"
-//!         4  frame_len           u32   whole frame, a multiple of 8
-//!         8  lsn                 u64   stream position of this frame's first byte
+//! frame   0  magic               u32  "PLTF"
+//!         4  frame_len           u32  whole frame, a multiple of 8
+//!         8  lsn                 u64  stream position of this frame's first byte
 //!        16  commit_ts           u64
-//!        24  durable_lsn         u64   every stream byte before this was on disk when the frame was made
+//!        24  durable_lsn         u64  every byte before this was on disk when the frame was made
 //!        32  generation          u32
 //!        36  op_count            u32
-//!        40  durable_generation  u32   generation of the byte before durable_lsn, 0 if none
-//!        44  prev_crc            u32   crc of the previous frame of this generation, 0 for its first
-//!        48  ops                       op_count of them
-//!       n-8  frame_len           u32   again, so that frames can be walked backwards
-//!       n-4  crc                 u32   CRC-32C of the log's salt (4 bytes) and bytes 0..n-4
+//!        40  durable_generation  u32  generation of the byte before durable_lsn, 0 if none
+//!        44  prev_crc            u32  crc of the generation's previous frame, 0 for its first
+//!        48  ops                      op_count of them
+//!       n-8  frame_len           u32  again, so that frames can be walked backwards
+//!       n-4  crc                 u32  CRC-32C of the log's salt (4 bytes) and bytes 0..n-4
 //!
 //! op      0  root                u32
 //!         4  key_len             u32
 //!         8  rec_len             u32
-//!        12  kind                u8    0 put, 1 tombstone (its record is the deleted entry's, maybe empty), 2 mark
+//!        12  kind                u8   0 put, 1 tombstone (record: the deleted entry's, or empty),
+//!                                     2 mark
 //!        13  zero                3 bytes
 //!        16  key, rec, zeros to a multiple of 8
 //! ```
 //!
-//! The *mark* of a prepared transaction can only be the first op: root 0, and for a key the name of a super-journal
-//! (`several.rs`). A frame that begins with it commits nothing by itself. Its other ops are what it would commit; or, if the mark has
-//! a record, the pages in the file that this names (`pages.rs`).
+//! The *mark* of a prepared transaction can only be the first op: its root is 0 and its key is the
+//! name of a super-journal (`several.rs`). A frame that begins with a mark commits nothing by
+//! itself. Its other ops are what it would commit. If the mark has a record, the frame would commit
+//! the pages in the file that this record names (`pages.rs`).
 //!
-//! Ops are absolute, so applying a frame twice is applying it once (FILE-4). `lsn` and the salt make a frame
-//! valid at one place of one log only: stale bytes of a recycled slot can never be taken for a frame.
+//! Ops are absolute, so applying a frame twice is applying it once (FILE-4). `lsn` and the salt
+//! make a frame valid at one place of one log only: stale bytes of a recycled slot can never be
+//! taken for a frame.
 
 use crate::ids::{CommitTs, Generation, Lsn, Root};
 
@@ -41,7 +44,7 @@ pub const FRAME_HEADER_BYTES: usize = 48;
 pub const FRAME_TRAILER_BYTES: usize = 8;
 /// Bytes of an op before its key.
 pub const OP_HEADER_BYTES: usize = 16;
-/// Frames and ops are multiples of this.
+/// The size of a frame and of an op is a multiple of this.
 pub const FRAME_ALIGN: usize = 8;
 
 const _: () = assert!(FRAME_HEADER_BYTES.is_multiple_of(FRAME_ALIGN));
@@ -78,12 +81,12 @@ impl Op<'_> {
     }
 }
 
-/// Kind of the op that makes a frame a prepared one.
+/// Kind of the op that makes a frame a prepared one: the mark.
 const MARK_KIND: u8 = 2;
 /// Bytes of a [`PagesId`].
 pub const PAGES_ID_BYTES: usize = 16;
 
-/// Which file holds the pages of a prepared exclusive transaction (`pages.rs`).
+/// Names the file that holds the pages of a prepared exclusive transaction (`pages.rs`).
 pub type PagesId = [u8; PAGES_ID_BYTES];
 
 /// What makes a frame a prepared one.
@@ -91,7 +94,7 @@ pub type PagesId = [u8; PAGES_ID_BYTES];
 pub struct Mark<'a> {
     /// The super-journal that decides.
     pub name: &'a [u8],
-    /// Of an exclusive transaction: its pages.
+    /// The file with the pages, if the transaction is exclusive.
     pub pages: Option<PagesId>,
 }
 
@@ -113,7 +116,7 @@ const fn padded(n: u64) -> u64 {
     n.next_multiple_of(FRAME_ALIGN as u64)
 }
 
-/// What the committer says of a frame; the log adds the rest.
+/// The part of a frame's header that the committer knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameHead {
     /// The commit.
@@ -122,7 +125,7 @@ pub struct FrameHead {
     pub generation: Generation,
 }
 
-/// What the log says of a frame.
+/// The part of a frame's header that the log adds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Placement {
     pub lsn: Lsn,
@@ -164,7 +167,7 @@ impl Sink<'_> {
         let end = self.at + OP_HEADER_BYTES + key.len() + rec.len();
         let padded_end = end.next_multiple_of(FRAME_ALIGN);
         if let Some(op) = self.first.get_mut(self.at..padded_end) {
-            // All but the one op that wraps around, or those behind it.
+            // The common case: the op lies wholly in `first`.
             let (to_head, rest) = op.split_at_mut(OP_HEADER_BYTES);
             to_head.copy_from_slice(&head);
             let (to_key, rest) = rest.split_at_mut(key.len());
@@ -197,8 +200,8 @@ impl Sink<'_> {
     }
 }
 
-/// Writes a frame into `first` and `second`, which together are exactly as long as [`frame_len`] says, with that of its mark if it
-/// is a prepared one.
+/// Writes a frame into `first` and `second`. Together they have the length of [`frame_len`], plus
+/// that of the mark if there is one.
 pub(super) fn encode<'a>(
     head: &FrameHead,
     place: &Placement,
@@ -225,7 +228,7 @@ pub(super) fn encode<'a>(
         op_count += 1;
         sink.put_op(0, MARK_KIND, mark.name, mark.pages.as_ref().map_or(&[], |id| &id[..]));
     }
-    // Not a loop: an iterator that is made of several is faster from within.
+    // `for_each`, not a loop: a chained iterator is faster with internal iteration.
     ops.into_iter().for_each(|op| {
         op_count += 1;
         sink.put_op(op.root.get(), op.kind as u8, op.key, op.rec);
@@ -256,13 +259,13 @@ pub struct Frame<'a> {
     pub generation: Generation,
     /// Every stream byte before this was on disk when the frame was made.
     pub durable_lsn: Lsn,
-    /// Generation of the last of those bytes.
+    /// Generation of the byte before `durable_lsn`, 0 if there is none.
     pub durable_generation: Generation,
     /// Number of ops.
     pub op_count: u32,
-    /// Checksum of the previous frame of the generation.
+    /// Checksum of the previous frame of the generation, 0 for its first.
     pub prev_crc: u32,
-    /// Checksum of this one.
+    /// Checksum of this frame.
     pub crc: u32,
     len_bytes: u64,
     mark: Option<Mark<'a>>,
@@ -274,15 +277,15 @@ pub struct Frame<'a> {
 pub enum BadFrame {
     /// No frame starts here (or its first bytes are damaged).
     NoMagic,
-    /// A frame of another place: stale bytes.
+    /// A frame of another position: stale bytes.
     OtherPlace,
-    /// The length cannot be one.
+    /// No frame can have the stated length.
     BadLength,
     /// The bytes end before the frame does.
     Short,
     /// The checksum differs.
     BadCrc,
-    /// The checksum is right, yet the ops are not well-formed.
+    /// The checksum matches, yet the ops are not well-formed.
     BadOps,
 }
 
@@ -312,7 +315,7 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Length that the header states of a frame at `lsn`, if it can be one.
+/// Returns the length that the header of a frame at `lsn` states.
 pub(super) fn stated_len(header: &[u8], lsn: Lsn) -> Result<usize, BadFrame> {
     if header.len() < FRAME_HEADER_BYTES {
         return Err(BadFrame::Short);
@@ -331,7 +334,7 @@ pub(super) fn stated_len(header: &[u8], lsn: Lsn) -> Result<usize, BadFrame> {
 }
 
 impl<'a> Frame<'a> {
-    /// Checks the frame at the start of `bytes`, which may be longer than it.
+    /// Checks the frame at the start of `bytes`, which may be longer than the frame.
     pub fn parse(bytes: &'a [u8], salt: u32, lsn: Lsn) -> Result<Frame<'a>, BadFrame> {
         let len = stated_len(bytes, lsn)?;
         let bytes = bytes.get(..len).ok_or(BadFrame::Short)?;
@@ -375,12 +378,13 @@ impl<'a> Frame<'a> {
         self.len_bytes
     }
 
-    /// The writes that it commits, in the order in which the committer gave them: none if it is prepared.
+    /// Returns the writes that the frame commits, in the order in which the committer gave them. A
+    /// prepared frame commits none.
     pub fn ops(&self) -> Ops<'a> {
         Ops { rest: if self.mark.is_some() { &[] } else { self.rows } }
     }
 
-    /// Of a prepared transaction what decides it, and the rows that it would write.
+    /// Returns the mark of a prepared frame, and the rows that the transaction would write.
     pub fn prepared(&self) -> Option<(Mark<'a>, Ops<'a>)> {
         self.mark.map(|mark| (mark, Ops { rest: self.rows }))
     }
@@ -416,7 +420,7 @@ impl<'a> Iterator for Ops<'a> {
     }
 }
 
-/// The mark at the start of the ops of a prepared transaction, and what follows.
+/// Splits the ops of a prepared transaction into the mark and the ops that follow it.
 fn split_mark(bytes: &[u8]) -> Option<(Mark<'_>, &[u8])> {
     let head = bytes.get(..OP_HEADER_BYTES)?;
     if head[12..16] != [MARK_KIND, 0, 0, 0] || u32_at(head, 0) != 0 {

@@ -1,49 +1,56 @@
-//! Group commit: from the ring to the file, and one sync for everyone who waits.
+//! Group commit: from the ring to the file, and one sync for all waiters.
 //!
-//! Whoever needs a position on disk and finds the sync mutex free leads: it writes everything published
-//! and not yet written, syncs once, moves `durable_through`, and wakes. Everyone else sleeps.
+//! A thread that needs a position on disk and finds the sync mutex free leads: it writes everything
+//! published and not yet written, syncs once, moves `durable_through`, and wakes the waiters. All
+//! other threads sleep.
 //!
-//! Groups alternate between two futex words by parity, so that a finished sync wakes the members of its
-//! own group and just one of those who came too late, who leads the next. `run` states the running (or
-//! last) group as one atomic word: the position that it makes durable and its parity. A waiter that is
-//! covered by it sleeps on that parity's word, any other on the other word; both words change when a
-//! group ends, so a waiter that decided by an old state does not fall asleep.
+//! Groups alternate between two futex words by parity, so that a finished sync wakes the members of
+//! its own group and just one waiter that came too late, which leads the next. `run` is one atomic
+//! word for the running (or last) group: the position that it makes durable and its parity. A
+//! waiter that this position covers sleeps on that parity's word, any other on the other word. Both
+//! words change when a group ends, so a waiter that decided by an old state does not fall asleep.
 //!
-//! A leader that has company lets others run first, as long as that brings frames: the members of the last group
-//! have just been woken and are about to commit again, and without this two half groups would take turns.
+//! A leader that has company lets other threads run first, as long as that brings frames: the
+//! members of the last group were just woken and are about to commit again. Without this two half
+//! groups would take turns.
 //!
-//! Writing (write.rs) and syncing are apart. Bytes go from the ring to the file under the write mutex, which nobody holds during a
-//! sync: so a commit under NORMAL that needs room in the ring writes for itself, whatever a leader waits for. The sync mutex
-//! only says who leads.
+//! Writing (write.rs) and syncing are apart. Bytes go from the ring to the file under the write
+//! mutex, which no thread holds during a sync. So a commit under NORMAL that needs room in the ring
+//! writes for itself, whatever a leader waits for. The sync mutex only says who leads.
 //!
-//! Stopped leader: who has watched one group for [`BESIDE_AFTER`] without its end syncs beside it, without the sync mutex,
-//! one for each such period and one at a time in each process; while that group stays, its process goes on so at once. Two syncs of
-//! one file at once are harmless, since each makes durable only what was written before it began. Neither is a leader waited for that
-//! stands still in its write (INTENT-1 in write.rs).
+//! Stopped leader: a waiter that has watched one group for [`BESIDE_AFTER`] syncs in parallel,
+//! without the sync mutex. One waiter does so in each such period, and one at a time in each
+//! process. While that group lasts, later waiters of the same process do so at once. Parallel syncs
+//! of one file are harmless, since each makes durable only what was written before it began. Nor
+//! does a leader that is stopped in its write hold up the others (INTENT-1 in write.rs).
 //!
-//! Killed leader: the mutex survives it and sleepers look again every [`LOOK_AGAIN`], so one of them takes
-//! over and writes again from `written_through` (LOG-2 makes that harmless). After it,
-//! everybody is woken, since members of the dead group sleep on either word.
+//! Killed leader: the mutex survives it, and sleepers look again every [`LOOK_AGAIN`]. So one of
+//! them takes over and writes again from `written_through` (LOG-2 makes that harmless). It then
+//! wakes every sleeper, since members of the dead group sleep on either word.
 //!
-//! The kernel tells each open file once that a page was lost. So the syncs of one process, which share theirs, exclude each
-//! other, and a failed one has poisoned the log before the next begins.
+//! The kernel reports a lost page once to each open file. The threads of a process share one, so
+//! their syncs exclude each other, and a failed sync has poisoned the log before the next begins.
 //!
-//! Failure (COMMIT-4): a failed write or sync poisons the log for every process. It is not retried, since after a
-//! failed sync nobody knows what is on disk. Space for everything published was allocated beforehand
-//! (LOG-3), so a full disk shows in [`Log::make_room`], where nothing is at risk.
+//! Failure (COMMIT-4): a failed write or sync poisons the log for every process. It is not retried,
+//! since after a failed sync it is unknown what is on disk. Space for everything published was
+//! allocated beforehand (LOG-3), so a full disk shows in [`Log::make_room`], where nothing is at
+//! risk.
 //!
-//! Whoever has synced looks whether the file is still under its name ([`Log::look`]), before anybody is told.
+//! After a sync, before any waiter returns, the syncing thread checks that the file is still under
+//! its name ([`Log::look`]).
 //!
-//! A failure of the sync of the base's WAL before a write is one of the log's.
+//! A failed sync of the base's WAL before a write is a failure of the log.
 //!
-//! What only this process cannot do (no descriptor for the base's WAL, a limit of file sizes) is left to others and stops nothing. A
-//! commit that needs it fails before its commit point if that is known by then ([`Log::prepare`]).
+//! What only this process cannot do (no descriptor for the base's WAL, a limit of file sizes) is
+//! left to others and stops nothing. A commit that needs it fails before its commit point if the
+//! lack is known by then ([`Log::prepare`]).
 //!
-//! What was acknowledged under NORMAL is in the memtables. A failure of the log's file does not touch those, and so they are brought into
-//! the base before shared memory is given up (session/restore.rs), unless what they rely on is in doubt (`LogShared::is_in_doubt`).
+//! What was acknowledged under NORMAL is in the memtables, which a failure of the log's file does
+//! not touch. They are brought into the base before shared memory is given up (session/restore.rs),
+//! unless what they rely on is in doubt (`LogShared::is_in_doubt`).
 //!
-//! Lock order: a leader takes the write mutex under the sync mutex. The write mutex and the grow mutex are leaves; none of the
-//! three is taken while the commit mutex is held.
+//! Lock order: a leader takes the write mutex under the sync mutex. The write mutex and the grow
+//! mutex are leaves. None of the three is taken while the commit mutex is held.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -67,14 +74,15 @@ use crate::sync::mutex::{Guard, Party};
 use crate::sync::wait::{self, Stands, Watch};
 use crate::sync::yielding::Yielding;
 
-/// How long a sleeper trusts that somebody leads.
+/// How long a sleeper trusts that a leader is at work.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// How long a waiter watches one group before it syncs by itself: longer than a sync takes on a disk that is well.
+/// How long a waiter watches one group before it syncs by itself: longer than a sync takes on a
+/// healthy disk.
 pub(super) const BESIDE_AFTER: Duration = Duration::from_millis(250);
-/// How often a leader lets others run before it starts, at most.
+/// How often a leader yields before it starts, at most.
 const YIELDS_MAX: u32 = 4;
-/// Of who falls asleep: first the number of sleepers, then the look at the word. Of who ends a group: first the words, then the look at
-/// the number. In one order of all four, so that one of the two sees the other.
+/// A sleeper first counts itself, then reads the word. A leader that ends a group first changes the
+/// words, then reads the count. All four are in one order, so that one of the two sees the other.
 pub(super) const SLEEPS_AND_WAKES: Ordering = SeqCst;
 /// Positions are multiples of 8, so the parity of a group fits into the lowest bit.
 pub(super) const PARITY: u64 = 1;
@@ -92,15 +100,15 @@ pub struct Log {
     syncing: Mutex<()>,
     /// Held by the thread of this process that syncs the base's WAL.
     pub(super) syncing_base: Mutex<()>,
-    /// Held by the thread of this process that writes to the file, with room for what it writes.
+    /// Held by the thread of this process that writes to the file; the buffer of that thread.
     pub(super) writing: Mutex<Vec<u8>>,
-    /// The owner of the write mutex that this process has found standing still, 0 for none (write.rs).
+    /// The owner of the write mutex that this process has found stopped, 0 for none (write.rs).
     pub(super) standing: AtomicU64,
-    /// The group whose leader this process has found standing still, 0 for none.
+    /// The group whose leader this process has found stopped, 0 for none.
     standing_run: AtomicU64,
 }
 
-/// The database file that the log stands beside.
+/// The database file of the log.
 #[derive(Debug)]
 pub struct BaseFile {
     /// Its name.
@@ -141,7 +149,8 @@ pub struct LogStatus {
 }
 
 impl Log {
-    /// Puts the ring and the file of one session together; `base_wal` is what its frames rely on, `party` who takes its locks.
+    /// Joins ring and file of one session. Its frames rely on `base_wal`, and `party` takes its
+    /// locks.
     pub fn new(ring: Ring, file: LogFile, base_wal: BaseWal, party: Arc<Party>) -> Log {
         assert_eq!(ring.shared().segment_bytes(), file.header().segment_bytes);
         assert_eq!(ring.shared().salt(), file.header().salt);
@@ -160,7 +169,8 @@ impl Log {
         }
     }
 
-    /// What a sync for this process or others may need later, while a commit can still fail for the lack of it.
+    /// Prepares what a later sync may need, for this process or another, while a commit can still
+    /// fail for the lack of it.
     ///
     /// # Errors
     /// [`LogError::FileSizeLimit`]; those of opening the base's WAL.
@@ -192,11 +202,12 @@ impl Log {
         self.shared().check(self.file.path())
     }
 
-    /// Looks whether the file is where the next opening looks for it, whole. If not, a power cut would take what is
-    /// written to it, and so would the next opening if shared memory were gone by then: the log stops for everybody (COMMIT-4).
+    /// Checks that the whole file is where the next opening looks for it. If not, a power cut would
+    /// take what is written to it, or the next opening if shared memory is gone by then: the log
+    /// stops for every process (COMMIT-4).
     ///
-    /// Where the database file is not under its name either nothing is concluded: the folder may have another name now, and whoever
-    /// has moved both away is told when it writes (`fits.c`).
+    /// If the database file is not under its name either, nothing is concluded: the folder may have
+    /// been renamed, and a process that moved both files away fails when it writes (`fits.c`).
     ///
     /// # Errors
     /// [`LogError::Lost`].
@@ -210,7 +221,7 @@ impl Log {
         Err(lost)
     }
 
-    /// With the database file beside it.
+    /// Adds the database file.
     #[must_use]
     pub fn beside(mut self, base: BaseFile) -> Log {
         self.base_file = Some(base);
@@ -220,13 +231,14 @@ impl Log {
     /// Returns when every frame that ends at or before `lsn` is on disk. `lsn` is published.
     ///
     /// # Errors
-    /// The failure that poisoned the log: it is then not known whether the frames are on disk.
+    /// The failure that poisoned the log. Whether the frames are on disk is then unknown.
     pub fn sync_through(&self, lsn: Lsn) -> Result<(), LogError> {
         self.sync_while(lsn, |_| true).map(drop)
     }
 
-    /// The same for as long as `goes_on` says before each sleep and each sync, and may shorten; false if it has
-    /// ended without. A sync that has begun is not given up.
+    /// As [`Log::sync_through`], while `goes_on` agrees. It is called before each sleep and each
+    /// sync, and may shorten the sleep. Returns false if it ended the wait. A sync that has begun
+    /// is not given up.
     ///
     /// # Errors
     /// As [`Log::sync_through`].
@@ -241,8 +253,8 @@ impl Log {
         let (mut slept, mut unanswered) = (false, false);
         let mut watch = Watch::begin();
         loop {
-            // Acquire pairs with the leader's Release: see the module header for why the order of these loads and the
-            // second look at `run` suffice.
+            // Acquire pairs with the leader's Release. The module header says why the order of
+            // these loads and the second look at `run` suffice.
             let run = group.run.load(Acquire);
             let parity = (run & PARITY) as usize;
             let covered = lsn.get() <= run & !PARITY;
@@ -259,7 +271,7 @@ impl Log {
             if !goes_on(&mut longest) {
                 return Ok(false);
             }
-            // Nobody has answered for a while: the leader may be dead.
+            // No leader has woken this thread for a while: the leader may be dead.
             let free = if unanswered {
                 shared.sync_mutex.try_lock_from_dead(&self.party)
             } else {
@@ -279,7 +291,7 @@ impl Log {
                     continue;
                 }
             }
-            // Either who ends the group sees this sleeper, or the word has changed.
+            // Either the leader sees this sleeper when it ends the group, or the word has changed.
             group.sleepers[mine].fetch_add(1, SLEEPS_AND_WAKES);
             let ended = futex::wait(&group.words[mine], seen, Some(longest));
             slept = true;
@@ -300,7 +312,7 @@ impl Log {
         // In this order: see `newest_ts`.
         let newest = shared.newest_ts();
         let target = shared.log_end();
-        // Relaxed: changes under the sync mutex only, which is held.
+        // Relaxed: it changes under the sync mutex only, which is held.
         let parity = (shared.group.run.load(Relaxed) & PARITY) ^ PARITY;
         // Release pairs with the Acquire in `sync_through`.
         shared.group.run.store(target.get() | parity, Release);
@@ -313,7 +325,8 @@ impl Log {
         outcome.map_err(|e| self.fatal(&e))
     }
 
-    /// Syncs what is written. It was before this began, through `target` at least (LOG-4); `newest` was loaded before that.
+    /// Syncs the file. Everything before `target` was written before this began (LOG-4), and
+    /// `newest` was loaded before that.
     fn make_durable(
         &self,
         one: MutexGuard<'_, ()>,
@@ -333,22 +346,24 @@ impl Log {
         Ok(())
     }
 
-    /// The one sync of the file that this process has running.
+    /// Syncs the file. `one` makes this the only such sync of this process.
     fn sync_file(&self, one: MutexGuard<'_, ()>) -> Result<(), LogError> {
         self.check_poison()?;
         let is_synced = fault::is_planted("log.unsynced");
         let synced = if is_synced { Ok(()) } else { self.file.sync() };
         if let Err(e) = &synced {
-            // It may have been told of a page that another group or thread wrote, which would not be told again.
+            // The kernel may have reported a page that another group or thread wrote, and will not
+            // report it again.
             self.shared().set_failed(e.errno());
         }
         let synced = synced.and_then(|()| self.look());
         drop(one);
-        // What another open file was told of may concern this one.
+        // What the kernel reported to another open file may concern this one.
         synced.and_then(|()| self.check_poison())
     }
 
-    /// Syncs by itself beside a leader who does not come to an end; false if another is at it, whom `seen` precedes.
+    /// Syncs in parallel with a leader that does not finish. Returns false if another thread of
+    /// this process does, or another process since `beside` was `seen`.
     fn sync_beside(&self, seen: u32) -> Result<bool, LogError> {
         let shared = self.shared();
         let group = &shared.group;
@@ -357,7 +372,7 @@ impl Log {
             Err(TryLockError::Poisoned(e)) => e.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(false),
         };
-        // Relaxed: it only chooses one of those who come here together.
+        // Relaxed: it only chooses one of the waiters that come here together.
         if group.beside.compare_exchange(seen, seen.wrapping_add(1), Relaxed, Relaxed).is_err() {
             return Ok(false);
         }
@@ -371,8 +386,9 @@ impl Log {
         outcome.map(|()| true).map_err(|e| self.fatal(&e))
     }
 
-    /// Lets others append while that brings anything. Bounded (COMMIT-5), and no
-    /// yield at all for a lone writer, whom busy readers would otherwise keep from its processor.
+    /// Yields to other threads as long as that brings frames, but a bounded number of times
+    /// (COMMIT-5). A lone writer does not yield at all: busy readers would keep it from its
+    /// processor.
     fn gather(&self, company: bool) {
         let shared = self.shared();
         let mut end = shared.log_end();
@@ -392,7 +408,7 @@ impl Log {
         }
     }
 
-    /// A failure with published frames at stake: however it looks, it is not one that may be repeated.
+    /// Makes an error of a failure with published frames at stake, which must not invite a retry.
     pub(super) fn fatal(&self, e: &LogError) -> LogError {
         match e {
             LogError::NoSpace { path } => {
@@ -402,10 +418,11 @@ impl Log {
         }
     }
 
-    /// Lets go of the sync mutex and wakes: first one who may lead the next group, then the members of this one.
+    /// Releases the sync mutex and wakes: first a waiter that may lead the next group, then the
+    /// members of this one.
     fn end_group(&self, sync: Guard<'_>, everybody: bool) {
         let group = &self.shared().group;
-        // Relaxed: changes under the sync mutex only, which is still held.
+        // Relaxed: it changes under the sync mutex only, which is still held.
         let parity = (group.run.load(Relaxed) & PARITY) as usize;
         drop(sync);
         crash_point!("log.lead.unlocked");
@@ -424,11 +441,12 @@ impl Log {
         }
     }
 
-    /// Does what an append lacked, without the commit mutex; then append again.
+    /// Does what an append lacked, without the commit mutex. Then append again.
     ///
     /// # Errors
-    /// [`LogError::Full`] at the configured limit and [`LogError::NoSpace`] on a full disk: nothing happened, and
-    /// the commit may be tried again when a merge has freed segments, or when there is space.
+    /// [`LogError::Full`] at the configured limit, [`LogError::NoSpace`] on a full disk. Nothing
+    /// happened, and the commit may be retried when a merge has freed segments, or when there is
+    /// space.
     pub fn make_room(&self, lacking: AppendError) -> Result<(), LogError> {
         let shared = self.shared();
         match lacking {
@@ -449,8 +467,8 @@ impl Log {
         }
     }
 
-    /// Prepares one slot ahead of need if none is left and the limit allows; for moments when nobody waits.
-    /// A full disk is no error here: it is reported when a slot is really needed.
+    /// Prepares one slot ahead of need if none is left and the limit allows it. For moments when no
+    /// commit waits. A full disk is no error here: it is reported when a slot is really needed.
     pub fn prepare_spare(&self) -> Result<(), LogError> {
         let shared = self.shared();
         if !shared.prepared_bytes().is_multiple_of(shared.segment_bytes()) {
@@ -460,7 +478,8 @@ impl Log {
         self.prepare_next_segment()
     }
 
-    /// The same, however little was written: the next generation is about to begin beside this one.
+    /// As [`Log::prepare_spare`], however little was written: the next generation is about to
+    /// begin, in a slot of its own.
     pub fn prepare_next_segment(&self) -> Result<(), LogError> {
         let shared = self.shared();
         let wanted = self.live_segments() + 1;
@@ -472,7 +491,7 @@ impl Log {
             return Ok(());
         };
         if wanted <= shared.filled_bytes.load(Relaxed) {
-            // Who has filled it syncs it, or whoever needs it.
+            // The process that filled it syncs it, or a process that needs it.
             return Ok(());
         }
         match self.fill(grow, wanted).and_then(|filled| self.prepare_filled(filled)) {
@@ -481,20 +500,21 @@ impl Log {
         }
     }
 
-    /// Room for so many bytes and as many again, but for no more than the slot in which they end.
+    /// Room for `bytes` bytes and as many again, but for no more than the slot in which they end.
     fn worth_preparing(&self, bytes: u64) -> u64 {
         let whole = bytes.next_multiple_of(self.shared().segment_bytes());
         (2 * bytes).next_power_of_two().min(whole)
     }
 
-    /// Extends the file until it has prepared room for so many bytes.
+    /// Extends the file until it has prepared room for `bytes` bytes.
     fn grow(&self, bytes: u64) -> Result<(), LogError> {
         let grow = self.lock_grow()?;
         let filled = self.fill(grow, bytes)?;
         self.prepare_filled(filled)
     }
 
-    /// A filler that does not run cannot be helped: its zeros may come at any time. Nothing has happened yet to who gives up.
+    /// Takes the grow mutex. A stopped filler cannot be helped, since its zeros may come at any
+    /// time. A caller that gives up has changed nothing.
     fn lock_grow(&self) -> Result<Guard<'_>, LogError> {
         let mutex = &self.shared().grow_mutex;
         let look = || mutex.holder();
@@ -504,15 +524,16 @@ impl Log {
         })
     }
 
-    /// Fills the file with zeros until it has room for `bytes`; returns for how many it has. A place is filled once: its filler has
-    /// the mutex until it is done, so that no late zero meets a slot in use.
+    /// Fills the file with zeros until it has room for `bytes`, and returns its room. A place is
+    /// filled once: its filler owns the mutex until it is done, so no late zero meets a slot in
+    /// use.
     fn fill(&self, grow: Guard<'_>, bytes: u64) -> Result<u64, LogError> {
         let shared = self.shared();
         debug_assert!(grow.holds(&shared.grow_mutex));
         self.check_poison()?;
-        // A file that was cut short would be long enough again, with a hole where frames were.
+        // A file that was cut short would get its length back, with a hole where frames were.
         self.look()?;
-        // Relaxed: changes under the grow mutex only, which is held.
+        // Relaxed: it changes under the grow mutex only, which is held.
         let have = shared.filled_bytes.load(Relaxed);
         self.file.fill(have, bytes)?;
         crash_point!("log.grow.filled");
@@ -521,14 +542,15 @@ impl Log {
         Ok(filled)
     }
 
-    /// Makes the space of what is filled durable. Without the grow mutex: who waits for room waits for nobody else's sync.
+    /// Makes the space of filled bytes durable. Not under the grow mutex: a process that waits for
+    /// room waits for no other process's sync.
     fn prepare_filled(&self, filled: u64) -> Result<(), LogError> {
         let shared = self.shared();
         if shared.prepared_bytes() >= filled {
             return Ok(());
         }
         self.sync_file(one_at_a_time(&self.syncing))?;
-        // Of two that come together the later one may say less, which asks for less.
+        // Of two parallel writes the later one may note less room, which is the weaker claim.
         self.file.write_room(filled)?;
         // Release pairs with the Acquire in `prepared_bytes` (LOG-3).
         shared.prepared_bytes.fetch_max(filled, Release);
@@ -544,15 +566,15 @@ impl Log {
         }
     }
 
-    /// Lets the segments of all generations through `generation` be used again.
+    /// Lets the segments of all generations through `generation` be reused.
     ///
-    /// Only after the base durably states that it includes them (FILE-4). Segments that are not written to the file yet
-    /// stay; call [`Log::sync_through`] before the merge.
+    /// Only after the base durably states that it includes them (FILE-4). Segments that are not yet
+    /// in the file stay: call [`Log::sync_through`] before the merge.
     pub fn retire(&self, generation: Generation) {
         self.shared().give_back(generation);
     }
 
-    /// The state now; the parts are read one after the other.
+    /// The present state. Its parts are read one after the other.
     pub fn status(&self) -> LogStatus {
         let shared = self.shared();
         LogStatus {
@@ -570,7 +592,8 @@ impl Log {
     }
 }
 
-/// The turn of this thread among those of its process. What it orders is in shared memory: a panic leaves nothing half done here.
+/// Takes this thread's turn among those of its process. It orders work on shared memory, so a panic
+/// leaves nothing half done here.
 pub(super) fn one_at_a_time<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,5 @@
-//! Group commit in every order of its steps: whoever waits is woken by somebody, without the look that sleepers take on their own
-//! after a while, and finds what it waited for on disk.
+//! Group commit in every order of its steps: every waiter is woken, without the look that sleepers
+//! take on their own after a while, and then finds on disk what it waited for.
 
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 
@@ -13,14 +13,14 @@ use crate::model::{Futex, Steps, explore, finds};
 /// Length of a frame: the lowest bit is the parity's.
 const FRAME: u64 = 2;
 
-/// How the code does it, or one thing weaker.
+/// The way of the code, or one thing weaker.
 #[derive(Clone, Copy)]
 struct Ways {
     sleeps: Ordering,
     wakes: Ordering,
     /// Both words change when a group ends, not only that of its members.
     changes_both: bool,
-    /// Somebody who came too late for a group is woken at its end.
+    /// A waiter that came too late for a group is woken at its end.
     calls_next: bool,
 }
 
@@ -42,7 +42,7 @@ struct Group {
     steps: Steps,
 }
 
-/// What loom does not know of operations that are SeqCst: that they are in one order.
+/// Adds what loom lacks: SeqCst operations are in one order.
 fn in_one_order(order: Ordering) {
     if order == SeqCst {
         fence(SeqCst);
@@ -105,7 +105,7 @@ impl Group {
 }
 
 trait ForLoads {
-    /// The part of an ordering that a load can have.
+    /// Returns the part of an ordering that a load can have.
     fn for_loads(self) -> Ordering;
 }
 

@@ -1,30 +1,36 @@
-//! Whether a log's file and the shared memory beside it are of one moment, when no process uses either.
+//! Whether a log's file and the shared memory next to it are of one moment, when no process uses
+//! either.
 //!
-//! What is in the file was published in memory before, and what memory says is written has been. So a file with frames behind the end
-//! that memory knows means that memory is an older copy; and one that lacks what was written, that the file is. Both may be put
-//! there by somebody after all processes have died. In a crash neither comes to be: the page cache outlives processes.
+//! A frame is published in memory before it is written to the file, and what memory counts as
+//! written is in the file. So if the file has frames after memory's end, memory is an older copy;
+//! if it lacks what was written, the file is. Either copy was put there after all processes had
+//! died. A crash produces neither: the page cache outlives processes.
 //!
 //! # The tail in the ring
 //!
-//! The end of the log that its file lacks, from shared memory that is not trusted.
+//! The tail is the end of the log that its file lacks, from shared memory that is not trusted.
 //!
-//! Under NORMAL and OFF the newest commits are in the ring and not yet in the file. Who copies all files after the processes have died, or
-//! moves them to another machine, takes shared memory along, but a recovery believes nothing of it. It need not: frames
-//! carry checksums over themselves and over what came before them. So bytes of a ring that continue the file's frames are the
-//! log, wherever they come from.
+//! Under NORMAL and OFF the newest commits are in the ring and not yet in the file. A copy of all
+//! files, made after the processes have died, includes shared memory, but recovery trusts nothing
+//! of it. It need not: a frame has checksums over itself and over what came before it. So ring
+//! bytes that continue the file's frames are the log, wherever they come from.
 //!
-//! | what is read of the memory | what if it is wrong |
+//! | what is read from memory | if it is wrong |
 //! |---|---|
-//! | salt, where the file ends and where the ring does, sizes | the bytes continue nothing, and are left out |
-//! | the segments behind the file's last | the same; or TAIL-1 |
+//! | salt, end of the file, end of the ring, sizes | the bytes continue nothing, and are left out |
+//! | the segments after the file's last | the bytes continue nothing; or TAIL-1 |
 //!
 //! Invariants
-//! - TAIL-1 A frame counts only over a base that has what it relies on. Frames of the file do: what the base lacks by then was synced before they
-//!   were written (before.rs). Those of a ring may follow an exclusive transaction that a power cut has taken from the base's WAL.
-//!   That leaves a generation without rows: of no frames ([`Tail::relies_on_more_than`]), or of those of a transaction over several files
-//!   that was rolled back (`follow` in scan.rs). No frame behind such a generation is taken. A generation that was frozen without
-//!   rows, because a transaction found it too small, looks the same; what follows it is in the file (`Generations::must_write`).
-//! - TAIL-2 A tail takes nothing away: where the log with it is not longer, or not sound, it is read without ([`LogScan::open_continued`](super::LogScan::open_continued)).
+//! - TAIL-1 A frame counts only over a base that has what the frame relies on. For frames of the
+//!   file it has: what the base lacked was synced before they were written (before.rs). Frames of a
+//!   ring may follow an exclusive transaction that a power cut has taken from the base's WAL. Such
+//!   a transaction leaves a generation without rows: one without frames
+//!   ([`Tail::relies_on_more_than`]), or one with frames only of a transaction over several files
+//!   that was rolled back (`follow` in scan.rs). No frame after such a generation is taken. A
+//!   generation that was frozen without rows, because a transaction found it too small, looks
+//!   alike; what follows it is in the file (`Generations::must_write`).
+//! - TAIL-2 A tail takes nothing away: if the log with its tail is not longer, or not sound, it is
+//!   read without the tail ([`LogScan::open_continued`](super::LogScan::open_continued)).
 
 use std::path::Path;
 
@@ -37,22 +43,23 @@ use super::shared::{LogShared, Segment};
 use crate::ids::{Generation, Lsn};
 use crate::storage::Storage;
 
-/// What a log is to the shared memory beside it.
+/// How a log compares with the shared memory next to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
     /// As memory left it.
     Same,
-    /// It holds commits that memory does not know.
+    /// The log has commits that memory does not know.
     LogIsNewer,
-    /// It lacks commits that memory has written.
+    /// The log lacks commits that memory counts as written.
     LogIsOlder,
 }
 
 impl LogShared {
-    /// Compares with the log at `path`, where the base includes everything through `merged`.
+    /// Compares with the log at `path`, for a base that is complete through `merged`.
     ///
     /// # Errors
-    /// As [`LogScan::salt_of`](super::LogScan::salt_of); [`LogError::Foreign`]; [`LogError::Corrupt`] if it contradicts itself.
+    /// As [`LogScan::salt_of`](super::LogScan::salt_of); [`LogError::Foreign`];
+    /// [`LogError::Corrupt`] if the log contradicts itself.
     pub fn compare(
         &self,
         storage: &dyn Storage,
@@ -82,7 +89,8 @@ impl LogShared {
         Ok(if is_whole { Moment::Same } else { Moment::LogIsOlder })
     }
 
-    /// Whether the frames of the generation that was written last stand there, one behind the other, as far as it was written.
+    /// True if the file has the frames of the generation that was written last, without a break and
+    /// as far as it was written.
     fn holds_what_was_written(
         &self,
         stream: &mut Stream,
@@ -91,7 +99,7 @@ impl LogShared {
         let written = self.written_through();
         let Some(last) = self.segment_before(written).filter(|last| last.generation > merged)
         else {
-            // Nothing, or what may have been overwritten since.
+            // Nothing was written, or its slots may have been reused since.
             return Ok(true);
         };
         let mut at = last.generation_start;
@@ -100,7 +108,7 @@ impl LogShared {
             let end = match stream.frame(at, &mut bytes)? {
                 Ok(frame) if frame.generation == last.generation => Some(frame.end()),
                 Ok(_) => None,
-                // Its author was killed before he had written all of it.
+                // Its writer was killed between two stretches of it.
                 Err(_) => begun_before(&bytes, at, written),
             };
             match end {
@@ -112,7 +120,7 @@ impl LogShared {
     }
 }
 
-/// The end of a frame at `at`, if less of it than that was written.
+/// Returns the end of a frame at `at` of which less was written.
 fn begun_before(bytes: &[u8], at: Lsn, written: Lsn) -> Option<Lsn> {
     if written - at < FRAME_HEADER_BYTES as u64 {
         return Some(written);
@@ -121,7 +129,7 @@ fn begun_before(bytes: &[u8], at: Lsn, written: Lsn) -> Option<Lsn> {
     Some(at + len as u64).filter(|end| *end > written)
 }
 
-/// What is in a ring and was not in the file.
+/// Bytes of a ring that were not in the file.
 #[derive(Debug, Clone)]
 pub struct Tail {
     pub(super) salt: u32,
@@ -132,7 +140,8 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Copies it from a ring of these sizes that nobody uses and anybody may have written; `None` if there is nothing, or it cannot be.
+    /// Copies the tail of a ring of these sizes that no process uses and any may have written;
+    /// `None` if there is none, or it cannot be copied.
     pub(crate) fn copy_from(ring: &Ring, segment_bytes: u64, ring_bytes: u64) -> Option<Tail> {
         let shared = ring.shared();
         let window = shared.window_bytes();
@@ -141,7 +150,8 @@ impl Tail {
             && window.is_power_of_two()
             && window <= ring_bytes;
         let end = shared.log_end();
-        // Where a generation has ended there is nothing up to the next segment: content and gap together may be longer than the window.
+        // Between generations nothing is in the ring up to the next segment: content and gap
+        // together may be longer than the window.
         let from = shared.skip_gap(shared.written_through(), end);
         let len = end.get().checked_sub(from.get())?;
         if !fits || len == 0 || end.get() > u64::MAX / 2 {
@@ -156,13 +166,13 @@ impl Tail {
         Some(Tail { salt: shared.salt(), segment_bytes, from, bytes, segments })
     }
 
-    /// TAIL-1, of a segment that is not in the file, over a base that includes everything through `base`.
+    /// TAIL-1, for a segment that is not in the file and a base that is complete through `base`.
     pub(super) fn relies_on_more_than(base: Generation, segment: &Segment) -> bool {
         let before = segment.generation.get().saturating_sub(1);
         segment.previous_generation.get() != before && base.get() < before
     }
 
-    /// Puts what it has of a segment into the segment's bytes.
+    /// Copies the tail's bytes of segment `number` into `segment`.
     pub(super) fn patch(&self, number: u64, segment: &mut Vec<u8>) {
         let start = number.saturating_mul(self.segment_bytes);
         let from = self.from.get().max(start);

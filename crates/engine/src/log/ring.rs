@@ -1,41 +1,45 @@
 //! The log's ring: the newest bytes of the stream, in memory that all processes share.
 //!
-//! Stream position `p` is at ring offset `p % window_bytes` (the window). A committer copies its frame
-//! behind `log_end` and then publishes the new end, both under the commit mutex and without a system call; a frame that
-//! was copied but not published never happened and is overwritten by the next one (COMMIT-2).
+//! Stream position `p` is at ring offset `p % window_bytes` (the window). A committer copies its
+//! frame behind `log_end` and then publishes the new end, both under the commit mutex and without a
+//! system call. A frame that was copied but not published never happened, and the next frame
+//! overwrites it (COMMIT-2).
 //!
 //! Which bytes may be read
-//! 1. `written_through..log_end` never changes: anybody may copy it who looks afterwards whether it has become written
-//!    meanwhile, and then throws the copy away.
+//! 1. `written_through..log_end` never changes. Any process may copy it, then looks at
+//!    `written_through` again, and discards the copy if that has moved.
 //! 2. `oldest()..log_end` does not change while the commit mutex is held.
 //!
-//! The caller applies each frame to the memtables before it appends the next, so what has to be redone
-//! after a killed committer is at most one frame and always in the ring.
+//! The caller applies each frame to the memtables before it appends the next. So after a kill at
+//! most one frame has to be redone, and it is always in the ring.
 //!
 //! # The window
 //!
-//! The ring's window: the part of the ring that frames take turns in.
+//! The window is the part of the ring that is in use.
 //!
-//! A ring must be long enough for the longest frame, yet most frames are short, and what they take turns in had better be
-//! small: it stays in the processors' caches, and every process soon has all of its pages mapped. So stream position `p` is
-//! at ring offset `p % window_bytes`, and the window is the whole ring only while there are long frames.
+//! The ring must hold the longest frame, yet most frames are short. A small window stays in the
+//! processors' caches, and every process soon has all of its pages mapped. So the window is the
+//! whole ring only while there are long frames.
 //!
-//! Moving it (all under the commit mutex, in `append`)
+//! How it moves (always under the commit mutex, in `append`)
 //!
 //! | window | frame | everything written to the file | what is done |
 //! |---|---|---|---|
 //! | small | short | - | nothing |
 //! | small | long | yes | becomes the whole ring |
-//! | small | long | no | `RingFull`: the caller has it written and comes again |
+//! | small | long | no | `RingFull`: the caller writes the ring to the file and retries |
 //! | whole ring | long | - | nothing |
 //! | whole ring | short | yes | becomes small |
 //! | whole ring | short | no | nothing |
 //!
 //! Invariants
-//! - RING-1 The window moves only while `written_through == log_end`: nobody reads the ring to write it then, and who reads it
-//!   later has seen a `log_end` that was published behind the move.
-//! - RING-2 Nothing before `window_start` may be read, but for the checksum of the last frame, which the next one continues.
-//! - RING-3 A kill between any two stores of a move leaves a window in which that checksum is in its place.
+//! - RING-1 The window moves only while `written_through == log_end`. Then no process reads the
+//!   ring to write it to the file, and a later reader has seen a `log_end` that was published after
+//!   the move.
+//! - RING-2 Nothing before `window_start` may be read, except the checksum of the last frame, which
+//!   the next frame continues.
+//! - RING-3 A kill between any two stores of a move leaves a window in which that checksum is in
+//!   its place.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -52,21 +56,23 @@ use crate::crash_point;
 use crate::ids::{Generation, Lsn};
 use crate::sync::mutex::{Guard, SharedMutex};
 
-/// Whoever sees the end sees the frame and its segments: partner of [`SEES_PUBLISHED`](super::shared::SEES_PUBLISHED).
+/// A reader that sees the end sees the frame and its segments. Partner of
+/// [`SEES_PUBLISHED`](super::shared::SEES_PUBLISHED).
 pub(super) const PUBLISHES: Ordering = Release;
-/// Fence of who overwrites bytes of the ring, between what it has seen of `written_through` and the bytes. Its partner stands behind the copy
-/// of who writes to the file (`intend`): a copy that has one of these bytes then finds itself overtaken (rule 1).
+/// Fence of a committer between its load of `written_through` and its first byte in the ring. Its
+/// partner is the fence in `intend`, after a writer's copy: a writer that copied one of these bytes
+/// then sees that it was overtaken (rule 1).
 pub(super) const OVERWRITES: Ordering = Release;
 
 /// The ring's bytes, as far as this process has them mapped.
 pub trait RingMemory: Send + Sync {
     /// The ring's first byte, where [`RingMemory::first_bytes`] are mapped.
     fn first(&self) -> NonNull<u8>;
-    /// So many, the small window at least. By this process's own knowledge: what shared memory says need not be trusted.
+    /// Bytes mapped there, at least the small window. It does not trust shared memory.
     fn first_bytes(&self) -> u64;
-    /// The ring's first byte, where all of it is; None while it is not.
+    /// The ring's first byte where all of the ring is mapped, or None.
     fn whole(&self) -> Option<NonNull<u8>>;
-    /// Copies bytes of the ring without having them mapped.
+    /// Copies bytes of the ring that are not mapped.
     fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
 }
 
@@ -93,8 +99,8 @@ pub struct Ring {
     memory: LogMemory,
 }
 
-// SAFETY: the pointers are to process-shared memory whose parts are atomics, mutexes, and ring bytes that are
-// accessed by the rules of the module header, from whatever thread.
+// SAFETY: the pointers are to process-shared memory: atomics, mutexes, and ring bytes that every
+// thread accesses by the rules of the module header.
 unsafe impl Send for Ring {}
 // SAFETY: as for Send: every access through `&Ring` follows the rules of the module header.
 unsafe impl Sync for Ring {}
@@ -104,10 +110,11 @@ unsafe impl Sync for Ring {}
 pub enum Purpose<'a> {
     /// A transaction of this file alone.
     Commit,
-    /// A transaction that is prepared (`several.rs`); space in the file for so many more bytes behind it
-    /// has to be there.
+    /// A transaction that is prepared (`several.rs`). The file must have space for this many more
+    /// bytes behind its frame.
     Prepare(Mark<'a>, u64),
-    /// What came of the prepared transaction, whose frame is the last one and stays readable in the ring.
+    /// The outcome of the prepared transaction. The prepared frame is the last one and stays
+    /// readable in the ring.
     Resolve,
 }
 
@@ -122,21 +129,23 @@ impl Ring {
     /// Uses mapped memory.
     ///
     /// # Safety
-    /// `memory.shared` was initialised by [`LogShared::init`], `memory.ring` has as many mapped bytes as that was told for
-    /// the small window and for the whole, `memory.commit_mutex` is an initialised mutex; all of it stays mapped, and
-    /// nothing else writes to it, as long as the result lives.
+    /// [`LogShared::init`] has initialised `memory.shared`. `memory.ring` has as many bytes as
+    /// `init` was given, for the small window and for the whole. `memory.commit_mutex` is an
+    /// initialised mutex. All of it stays mapped, and nothing else writes to it, as long as the
+    /// result lives.
     pub unsafe fn new(memory: LogMemory) -> Ring {
         Ring { memory }
     }
 
     /// The state in shared memory.
     pub fn shared(&self) -> &LogShared {
-        // SAFETY: initialised and mapped while `self` lives, by the contract of `new`; shared access is
-        // through atomics and mutexes only.
+        // SAFETY: initialised and mapped while `self` lives, by the contract of `new`; shared
+        // access is through atomics and mutexes only.
         unsafe { self.memory.shared.as_ref() }
     }
 
-    /// Start of the ring where a window of so many bytes is mapped; None while this process has not mapped so much.
+    /// Start of the ring, in a mapping of at least `window` bytes. None while this process has not
+    /// mapped that much.
     fn base(&self, window: u64) -> Option<NonNull<u8>> {
         assert!(window <= self.shared().ring_bytes());
         if window <= self.memory.ring.first_bytes() {
@@ -146,7 +155,7 @@ impl Ring {
         }
     }
 
-    /// (M) or alone: it is mapped (MAPPING-3 in shm/mapping.rs).
+    /// (M) or alone: the window is mapped (MAPPING-3 in shm/mapping.rs).
     fn mapped_base(&self, window: u64) -> NonNull<u8> {
         self.base(window).expect("whoever has the commit mutex has the window mapped")
     }
@@ -160,19 +169,20 @@ impl Ring {
     /// Oldest position that is still in the ring, for a reader that holds the commit mutex.
     pub fn oldest(&self) -> Lsn {
         let shared = self.shared();
-        // Relaxed: the reader holds the commit mutex, under which it changes.
+        // Relaxed: it changes under the commit mutex only, which the reader holds.
         let reserved = shared.commit.reserved_end.load(Relaxed);
         let start = shared.commit.window_start.load(Relaxed);
         Lsn::new(reserved.saturating_sub(shared.window_bytes()).max(start))
     }
 
-    /// Copies a frame of `frame_len` bytes (see [`frame::frame_len`]) behind the log's end, without publishing it.
+    /// Copies a frame of `frame_len` bytes (see [`frame::frame_len`]) behind the log's end, without
+    /// publishing it.
     ///
-    /// Returns the frame's start and end. On an error nothing happened: let go of the commit mutex, call
-    /// [`Log::make_room`](super::Log::make_room), and start over.
+    /// Returns the frame's start and end. An error means that nothing happened: release the commit
+    /// mutex, call [`Log::make_room`](super::Log::make_room), and start over.
     ///
-    /// A generation higher than the last frame's starts on the next segment boundary. Every published frame
-    /// must have been applied already.
+    /// A frame of a new generation starts on the next segment boundary. Every published frame must
+    /// have been applied already.
     pub fn append<'a>(
         &self,
         commit: &Guard<'_>,
@@ -195,8 +205,9 @@ impl Ring {
         self.assert_committing(commit);
         let shared = self.shared();
         let plan = self.claim_place(purpose, head.generation, frame_len)?;
-        // Before the bytes: should this process be killed while copying, the next holder of the mutex knows what is
-        // gone. It only grows, since a killed committer may have copied a longer frame than this one.
+        // Before the bytes: if this process is killed while copying, the next owner of the mutex
+        // knows which bytes are gone. The word only grows, since a killed committer may have copied
+        // a longer frame than this one.
         shared.commit.reserved_end.fetch_max(plan.end.get(), SeqCst);
         fence(OVERWRITES);
         let durable_lsn = shared.durable_through();
@@ -209,8 +220,9 @@ impl Ring {
             prev_crc: plan.prev_crc,
             salt: shared.salt(),
         };
-        // SAFETY: `plan` found `start..end` free: not between `written_through` and `log_end` in the ring, so that
-        // nobody's copy of it counts (rule 1), and the commit mutex is held, so that nobody else reads or writes it (rule 2).
+        // SAFETY: `plan` found `start..end` free: it is not between `written_through` and `log_end`
+        // in the ring, so no copy of it counts (rule 1). The commit mutex is held, so no other
+        // thread uses it (rule 2).
         let (first, second) = unsafe { self.bytes_mut(plan.start, plan.end) };
         let mark = match purpose {
             Purpose::Prepare(mark, _) => Some(mark),
@@ -225,13 +237,14 @@ impl Ring {
     pub fn publish_end(&self, commit: &Guard<'_>, end: Lsn) {
         self.assert_committing(commit);
         let commit_state = &self.shared().commit;
-        // Relaxed: changes under the commit mutex only, which is held.
+        // Relaxed: it changes under the commit mutex only, which is held.
         debug_assert!(commit_state.reserved_end.load(Relaxed) >= end.get());
         commit_state.log_end.store(end.get(), PUBLISHES);
         crash_point!("log.frame.published");
     }
 
-    /// (M) Fails if there is no space in the file for so many bytes more of the generation that takes commits.
+    /// (M) Fails if the file lacks space for `bytes` more bytes of the generation that takes
+    /// commits, or if its last slot is prepared in part only.
     pub fn check_space(&self, generation: Generation, bytes: u64) -> Result<(), AppendError> {
         let shared = self.shared();
         let log_end = shared.log_end();
@@ -283,7 +296,8 @@ impl Ring {
         };
         let end = start + frame_len;
         let window = match purpose {
-            // It is no longer than the prepared one, which fits into half of the window that there is.
+            // The frame is no longer than the prepared one, which fits into half of the present
+            // window.
             Purpose::Resolve => self.window_kept(start + frame_len)?,
             Purpose::Commit | Purpose::Prepare(..) => self.window_for(frame_len, start, log_end)?,
         };
@@ -300,7 +314,7 @@ impl Ring {
         Ok(Plan { start, end, prev_crc })
     }
 
-    /// LOG-3: no frame is published without allocated space in the file.
+    /// Fails if the file has too few slots for a frame that ends in `last_segment` (LOG-3).
     fn check_slots(&self, last_segment: u64) -> Result<(), AppendError> {
         let shared = self.shared();
         // Acquire pairs with the Release in `give_back`.
@@ -314,7 +328,8 @@ impl Ring {
         Err(AppendError::NeedsSlots(live as u32))
     }
 
-    /// The same for a slot that is prepared in part: the stretch `start..end` lies in segments that have slots.
+    /// LOG-3 for a slot that is prepared in part: fails if `start..end` needs more of it. The
+    /// segments of `start..end` have their slots.
     fn check_prepared(&self, start: Lsn, end: Lsn) -> Result<(), AppendError> {
         let shared = self.shared();
         let (prepared, segment) = (shared.prepared_bytes(), shared.segment_bytes());
@@ -332,8 +347,9 @@ impl Ring {
         Ok(())
     }
 
-    /// LOG-8: no byte of the ring is written that has no disk space behind it, nor one that is not mapped. What
-    /// resolves a prepared transaction finds all of the window there.
+    /// LOG-8: fails if a frame at `start..end` needs ring bytes without disk space, or a window
+    /// that is not mapped. A prepared frame needs all of the window, which the frame that resolves
+    /// it then finds there.
     fn check_ring(
         &self,
         purpose: Purpose<'_>,
@@ -382,7 +398,8 @@ impl Ring {
         Ok(())
     }
 
-    /// There are as many prepared slots as live segments, but some cannot be used yet (INTENT-2 in write.rs).
+    /// There are as many prepared slots as live segments, but some of the slots cannot be used yet
+    /// (INTENT-2 in write.rs).
     fn lacks_a_slot(&self) -> AppendError {
         let prepared = self.shared().prepared_slots();
         if prepared < self.shared().slot_limit() {
@@ -392,11 +409,11 @@ impl Ring {
         }
     }
 
-    /// Calls `visit` for each frame that starts in `from..to`, in order. `from` is a frame's start, or the end of one;
-    /// `to` is at most `log_end`.
+    /// Calls `visit` for each frame that starts in `from..to`, in order. `from` is the start or the
+    /// end of a frame. `to` is at most `log_end`.
     ///
     /// # Errors
-    /// A frame that is not in the ring any more or not valid, with its position.
+    /// The position of a frame that is no longer in the ring or not valid, and the reason.
     pub fn for_each_frame(
         &self,
         commit: &Guard<'_>,
@@ -408,7 +425,8 @@ impl Ring {
         self.each_frame(from, to, visit)
     }
 
-    /// As [`Ring::for_each_frame`], for who begins or ends a session: nobody else uses the ring.
+    /// As [`Ring::for_each_frame`], at the start or end of a session, when no other process uses
+    /// the ring.
     pub(crate) fn each_frame_left(
         &self,
         from: Lsn,
@@ -433,7 +451,8 @@ impl Ring {
         }
         let mut joined = Vec::new();
         while at < to {
-            // SAFETY: `oldest() <= at` and `to <= log_end`, and nobody commits: the commit mutex is held (rule 2), or nobody is there.
+            // SAFETY: `oldest() <= at` and `to <= log_end`, and nothing is committed: the commit
+            // mutex is held (rule 2), or no other process is there.
             let (first, second) = unsafe { self.bytes(at, to) };
             let bytes = if second.is_empty() {
                 first
@@ -450,8 +469,9 @@ impl Ring {
         Ok(())
     }
 
-    /// Copies published bytes that were unwritten a moment ago; false if they are gone for sure. If they have been written by the end of it
-    /// the copy is worth nothing: others have perhaps put newer bytes there meanwhile.
+    /// Copies published bytes that were unwritten a moment ago; false if they are certainly gone.
+    /// If they are written when this returns the copy is worthless: a committer may have
+    /// overwritten them.
     pub(super) fn copy_unwritten(&self, from: Lsn, to: Lsn, copy: &mut Vec<u8>) -> bool {
         const WORD: usize = size_of::<u64>();
         let shared = self.shared();
@@ -469,18 +489,20 @@ impl Ring {
         };
         for (i, bytes) in copy.chunks_exact_mut(WORD).enumerate() {
             let offset = (from.get() + (i * WORD) as u64) & (window - 1);
-            // SAFETY: `offset` is within the window, a power of two, and so within the ring; 8 bytes follow, since it is a multiple of 8.
+            // SAFETY: `offset` is within the window, a power of two, and so within the ring. It is
+            // a multiple of 8, so 8 bytes follow.
             let at = unsafe { base.as_ptr().add(offset as usize) };
-            // SAFETY: mapped while `self` lives, and aligned as the ring is. Whoever writes there meanwhile has made the copy worthless.
+            // SAFETY: mapped while `self` lives, and aligned as the ring is. A write during this
+            // load only makes the copy worthless.
             let word = unsafe { AtomicU64::from_ptr(at.cast()) };
-            // Relaxed: the caller's fence, before its second look, orders them.
+            // Relaxed: the fence in `intend`, before the caller's second look, orders them.
             bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes());
         }
         true
     }
 
-    /// The same by the file: this process has not mapped the window, or cannot. A copy that is not of one moment is worth nothing
-    /// here either.
+    /// As [`Ring::copy_unwritten`], through the file: this process has not mapped the window, or
+    /// cannot. A copy of mixed moments is as worthless here.
     fn read_unwritten(&self, from: Lsn, window: u64, copy: &mut [u8]) -> bool {
         let offset = from.get() & (window - 1);
         let first = copy.len().min((window - offset) as usize);
@@ -490,12 +512,14 @@ impl Ring {
 
     /// (M) The checksum at the end of the last frame.
     fn crc_before(&self, log_end: Lsn) -> [u8; CRC_BYTES as usize] {
-        // SAFETY: they are in the ring, wherever the window starts (RING-3), and the commit mutex is held.
+        // SAFETY: these bytes are in the ring wherever the window starts (RING-3), and the commit
+        // mutex is held.
         let (crc, _) = unsafe { self.bytes(Lsn::new(log_end.get() - CRC_BYTES), log_end) };
         crc.try_into().expect("frames are 8-aligned and so is the window")
     }
 
-    /// (M) False if a killed committer may have overwritten that: one whose frame was to begin the next generation.
+    /// (M) False if a killed committer may have overwritten the last frame's checksum with a frame
+    /// that was to begin the next generation.
     fn keeps_crc(&self, log_end: Lsn) -> bool {
         let shared = self.shared();
         // Relaxed: changes under the commit mutex only, which is held.
@@ -503,21 +527,24 @@ impl Ring {
         reserved.saturating_sub(shared.window_bytes()) <= log_end.get() - CRC_BYTES
     }
 
-    /// (M) Puts the checksum of the last frame where it is in a window of `window` bytes. Everything is written to the file,
-    /// and nothing in the ring may be read any more (RING-1, RING-2).
+    /// (M) Puts the checksum of the last frame into its place in a window of `window` bytes. All
+    /// bytes are written to the file, and no byte of the ring may still be read (RING-1, RING-2).
     pub(super) fn put_crc(&self, window: u64, log_end: Lsn, crc: [u8; CRC_BYTES as usize]) {
         let base = self.mapped_base(window);
         let offset = (log_end.get() - CRC_BYTES) & (window - 1);
         fence(OVERWRITES);
-        // SAFETY: `offset` is within the window, and so within the ring; 4 bytes follow, since frames are 8-aligned.
+        // SAFETY: `offset` is within the window, and so within the ring. Frames are 8-aligned, so 4
+        // bytes follow.
         let at = unsafe { base.as_ptr().add(offset as usize) };
-        // SAFETY: as above; nobody reads or writes it meanwhile: the commit mutex is held and nobody has anything to write.
+        // SAFETY: within the ring. No other thread uses these bytes: the commit mutex is held, and
+        // nothing is left to write to the file.
         unsafe { at.copy_from_nonoverlapping(crc.as_ptr(), crc.len()) };
     }
 
-    /// Where the bytes of `from..to` are: the start of the ring, the offset of the first part, the lengths of both.
+    /// Where the bytes of `from..to` are: the start of the ring, the offset of the first part, the
+    /// lengths of both.
     fn split(&self, from: Lsn, to: Lsn) -> (*mut u8, usize, usize, usize) {
-        // Read once: the bytes must lie in what is mapped for this very window.
+        // Read once: the bytes must be in what is mapped for this very window.
         let window_bytes = self.shared().window_bytes();
         let len = (to - from) as usize;
         assert!(len as u64 <= window_bytes && window_bytes <= self.shared().ring_bytes());
@@ -527,38 +554,42 @@ impl Ring {
     }
 
     /// # Safety
-    /// The bytes of `from..to` are not written to while the result lives: see the rules in the module header.
+    /// The bytes of `from..to` do not change while the result lives: see the rules in the module
+    /// header.
     unsafe fn bytes(&self, from: Lsn, to: Lsn) -> (&[u8], &[u8]) {
         let (base, offset, first, second) = self.split(from, to);
         // SAFETY: `offset` is within the ring.
         let start = unsafe { base.add(offset) };
-        // SAFETY: `offset + first` is within the ring, which is mapped while `self` lives; unchanging by the caller's promise.
+        // SAFETY: `offset + first` is within the ring, which is mapped while `self` lives.
+        // Unchanging by the caller's promise.
         let a = unsafe { std::slice::from_raw_parts(start, first) };
-        // SAFETY: `second <= len - first` is within the ring from its start; unchanging by the caller's promise.
+        // SAFETY: `second <= len - first` is within the ring from its start. Unchanging by the
+        // caller's promise.
         let b = unsafe { std::slice::from_raw_parts(base, second) };
         (a, b)
     }
 
     /// # Safety
-    /// Nobody else reads or writes the bytes of `from..to` while the result lives.
+    /// No other thread reads or writes the bytes of `from..to` while the result lives.
     #[allow(clippy::mut_from_ref)]
     unsafe fn bytes_mut(&self, from: Lsn, to: Lsn) -> (&mut [u8], &mut [u8]) {
         let (base, offset, first, second) = self.split(from, to);
         // SAFETY: `offset` is within the ring.
         let start = unsafe { base.add(offset) };
-        // SAFETY: within the ring, mapped while `self` lives; exclusive by the caller's promise.
+        // SAFETY: within the ring, mapped while `self` lives. Exclusive by the caller's promise.
         let a = unsafe { std::slice::from_raw_parts_mut(start, first) };
-        // SAFETY: within the ring and before `offset`, so disjoint from `a`; exclusive by the caller's promise.
+        // SAFETY: within the ring and before `offset`, so disjoint from `a`. Exclusive by the
+        // caller's promise.
         let b = unsafe { std::slice::from_raw_parts_mut(base, second) };
         (a, b)
     }
 }
 
-/// Bytes of a frame's checksum, its last.
+/// Bytes of a frame's checksum, which ends the frame.
 pub(super) const CRC_BYTES: u64 = 4;
 
 impl Ring {
-    /// (M) Bytes of the window in which a frame of `frame_len` bytes can go, at `start` behind `log_end`.
+    /// (M) Bytes of the window for a frame of `frame_len` bytes at `start`, after `log_end`.
     pub(super) fn window_for(
         &self,
         frame_len: u64,
@@ -566,7 +597,7 @@ impl Ring {
         log_end: Lsn,
     ) -> Result<u64, AppendError> {
         let shared = self.shared();
-        // Between generations nothing is in the ring, and so nothing unwritten.
+        // The gap between two generations has no bytes in the ring, so it counts as written.
         let written = shared.skip_gap(shared.written_through(), log_end);
         let is_written = written >= log_end;
         let now = shared.window_bytes();
@@ -581,7 +612,8 @@ impl Ring {
         if is_free { Ok(window) } else { Err(AppendError::RingFull) }
     }
 
-    /// (M) The window as it is, if what a frame through `end` overwrites is in the file.
+    /// (M) Returns the present window if the bytes that a frame through `end` overwrites are in the
+    /// file.
     pub(super) fn window_kept(&self, end: Lsn) -> Result<u64, AppendError> {
         let now = self.shared().window_bytes();
         let written = self.shared().written_through();
@@ -589,20 +621,21 @@ impl Ring {
         if is_free { Ok(now) } else { Err(AppendError::RingFull) }
     }
 
-    /// (M) Makes the window that many bytes, as [`Ring::window_for`] found.
+    /// (M) Changes the window to `bytes`, as [`Ring::window_for`] returned.
     pub(super) fn move_window(&self, bytes: u64, log_end: Lsn, last_crc: Option<[u8; 4]>) {
         let commit = &self.shared().commit;
-        // Relaxed: changes under the commit mutex only, which is held.
+        // Relaxed: it changes under the commit mutex only, which is held.
         if bytes == commit.window_bytes.load(Relaxed) {
             return;
         }
-        // Release throughout: should this process be killed, the next holder of the mutex finds these in this order (RING-3).
+        // Release throughout: if this process is killed, the next owner of the mutex finds these
+        // stores in this order (RING-3).
         commit.window_start.store(log_end.get(), Release);
         if let Some(crc) = last_crc {
             self.put_crc(bytes, log_end, crc);
         }
         crash_point!("log.window.copied");
-        // A killed committer's frame went to the old place: it keeps nothing from being read here.
+        // A killed committer's frame went to the old window: it makes no byte here unreadable.
         commit.reserved_end.store(log_end.get(), Release);
         commit.window_bytes.store(bytes, Release);
         crash_point!("log.window.moved");

@@ -1,5 +1,5 @@
-//! The ring beside those who write it to the file, in every order of their steps: INTENT-1 and INTENT-2 of write.rs, while a writer
-//! that others have overtaken goes on.
+//! The ring and its writers to the file, in every order of their steps: INTENT-1 and INTENT-2 of
+//! write.rs, while a writer that others have overtaken goes on.
 
 #![allow(unsafe_code)]
 
@@ -23,11 +23,11 @@ struct Orders {
     sees_published: Ordering,
     writes_through: Ordering,
     sees_written: Ordering,
-    /// Fence of who overwrites bytes of the ring.
+    /// Fence of a committer that overwrites bytes of the ring.
     overwrites: Option<Ordering>,
-    /// Fence of who intends to write to a slot, after its copy.
+    /// Fence of a writer with an intent for a slot, after its copy.
     intends: Ordering,
-    /// Fence of who takes a slot.
+    /// Fence of a committer that takes a slot.
     assigns: Ordering,
     ends: Ordering,
     sees_ended: Ordering,
@@ -55,7 +55,8 @@ struct Stream {
 }
 
 impl Stream {
-    /// Appends two frames, the second over the first when that is written; false if it was not yet.
+    /// Appends two frames, the second over the first. Returns false if the first is not yet
+    /// written.
     fn append(&self, orders: Orders) -> bool {
         for frame in 0..2 {
             if frame > self.written(orders) {
@@ -70,7 +71,7 @@ impl Stream {
         true
     }
 
-    /// As `write_range`: writes what is published, unless somebody else has.
+    /// As `write_range`: writes what is published, unless another writer has.
     fn write(&self, orders: Orders) {
         let at = self.written(orders);
         if at >= self.log_end.load(orders.sees_published) {
@@ -128,21 +129,22 @@ impl Slot {
         fence(orders.intends);
         if self.written_through.load(orders.sees_written) == 0 {
             self.bytes.with_mut(|bytes| {
-                // SAFETY: loom fails if anybody else is here.
+                // SAFETY: loom fails if another thread is here.
                 unsafe { *bytes = 1 };
             });
         }
         self.intent.store(0, orders.ends);
     }
 
-    /// Another has written the same; the segment is given back, and segment 2 gets the slot if no intent stands in it.
+    /// Another writer has written the same bytes. The segment is given back, and segment 2 gets the
+    /// slot if there is no intent for it.
     fn reuse(&self, orders: Orders) {
         self.written_through.fetch_max(1, orders.writes_through);
         self.first_live.store(2, Release);
         fence(orders.assigns);
         if self.intent.load(orders.sees_ended) == 0 {
             self.bytes.with_mut(|bytes| {
-                // SAFETY: loom fails if anybody else is here.
+                // SAFETY: loom fails if another thread is here.
                 unsafe { *bytes = 2 };
             });
         }
@@ -173,8 +175,8 @@ fn what_is_written_to_the_file_is_what_was_committed_there_whoever_comes_late() 
     explore(4, a_slot_that_is_used_again(REAL));
 }
 
-/// But for those of `written_through`: without them a copy could take bytes that are put there later because of it, and in loom no load
-/// returns what is stored later.
+/// Except those of `written_through`. Without them a copy could take bytes that are stored later
+/// because of it, and in loom no load returns what is stored later.
 #[test]
 fn every_weaker_ordering_of_the_ring_is_found() {
     let stream = two_writers_beside_a_committer;

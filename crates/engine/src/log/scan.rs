@@ -1,22 +1,24 @@
-//! Reading the log after a crash: which frames are there, where they end, and whether anything is damaged.
+//! Reading the log after a crash: which frames it has, where they end, and whether any are damaged.
 //!
-//! Frames are followed from the first generation that the base does not include, through the chain of checksums,
-//! until a position where no valid frame stands. That is either the end (what followed was never synced,
-//! so nobody was told that it is durable) or damage. The rule (FILE-5): if any valid frame further on states that the log
-//! was durable beyond that position, or holds a generation that was, then bytes that had been on disk are gone.
-//! Otherwise whatever lies behind is the remains of a group that was never synced, and is dropped; a
-//! frame of it that happens to be whole is dropped as well, since it may build on one that is lost.
+//! Recovery follows the chain of checksums from the first generation that the base does not
+//! include, up to a position without a valid frame. That is either the end (what followed was never
+//! synced, so no commit there was acknowledged as durable) or damage. The rule (FILE-5): bytes that
+//! had been on disk are gone if any valid frame further on states that the log was durable beyond
+//! that position, or, where the first generation is missing, that a generation the base lacks was
+//! durable. Otherwise the rest is the remains of a group that was never synced. It is dropped,
+//! whole frames included, since a whole frame may build on a lost one.
 //!
-//! Damage of the very last synced frame cannot be told from a torn write by this rule, nor by any other
+//! This rule cannot tell damage of the very last synced frame from a torn write. Nor can any other
 //! that costs the commit nothing.
 //!
-//! Frames of generations that the base includes are skipped (FILE-4). A base that is older than the log's note of it asks for lacks
-//! more than frames can bring, and is refused. Nothing is written here.
+//! Frames of generations that the base includes are skipped (FILE-4). A base older than the log's
+//! note demands lacks more than frames can bring, and is refused. Nothing is written here.
 //!
-//! What is dropped must stay dropped. A generation behind the end lies in segments of its own and is sound by itself:
-//! read for a base that includes the one before, it would be the beginning of the log. So the summary says which
-//! generation is the newest of which anything lies in the file, replayed or dropped, and recovery stamps that one:
-//! read for such a base the same file holds nothing at all (proof in `session.rs`).
+//! What is dropped must stay dropped. A generation after the end is in segments of its own and is
+//! sound by itself: for a base that includes the generation before it, it would be the beginning of
+//! the log. So the summary has the newest generation of which the file has anything, replayed or
+//! dropped, and recovery stamps that one. For a base with that stamp the same file holds nothing
+//! (proof in `session.rs`).
 
 use std::path::{Path, PathBuf};
 
@@ -31,9 +33,9 @@ use super::shared::Segment;
 use crate::ids::{CommitTs, Generation, Lsn};
 use crate::storage::{Storage, StorageFile};
 
-/// Longest frame that is believed: twice what a session writes.
+/// Longest frame that is accepted: twice what a session writes.
 const FRAME_BYTES_MAX: usize = 16 << 20;
-/// Newest generation that is believed: what is stamped must leave numbers for those to come.
+/// Newest generation that is accepted: a stamped number must leave room for later ones.
 const GENERATION_MAX: Generation = Generation::new(u32::MAX / 2);
 
 /// What a log holds for a base.
@@ -51,16 +53,16 @@ pub struct LogSummary {
     pub commits: (CommitTs, CommitTs),
     /// Where they end.
     pub end: Lsn,
-    /// Newest generation of which a segment or a frame lies anywhere in the file, be it replayed, dropped or merged;
+    /// Newest generation of which the file has a segment or a frame, replayed, dropped or merged;
     /// zero if there is none.
     pub newest: Generation,
-    /// Remains of a group that was never synced lie behind the end.
+    /// True if remains of a group that was never synced follow the end.
     pub torn_tail: bool,
     /// Slots of the file that hold generations the base already includes.
     pub merged_slots: u32,
     /// Slots of the file.
     pub slots: u32,
-    /// The header page.
+    /// Milliseconds since 1970, from the header page.
     pub created_ms: u64,
     /// Device and inode of the base when the log was made.
     pub base_identity: (u64, u64),
@@ -82,11 +84,13 @@ enum Stop {
 }
 
 impl LogScan {
-    /// Reads the whole log at `path` for a base with this salt, which includes everything through `base_generation`.
+    /// Reads the whole log at `path` for a base with this salt that is complete through
+    /// `base_generation`.
     ///
     /// # Errors
-    /// [`LogError::Missing`], [`LogError::NotALog`], [`LogError::UnknownVersion`], [`LogError::Foreign`],
-    /// [`LogError::CutShort`], [`LogError::OlderBase`], [`LogError::Corrupt`], or [`LogError::Io`].
+    /// [`LogError::Missing`], [`LogError::NotALog`], [`LogError::UnknownVersion`],
+    /// [`LogError::Foreign`], [`LogError::CutShort`], [`LogError::OlderBase`],
+    /// [`LogError::Corrupt`], or [`LogError::Io`].
     pub fn open(
         storage: &dyn Storage,
         path: &Path,
@@ -96,7 +100,8 @@ impl LogScan {
         LogScan::read(storage, path, salt, base_generation, None)
     }
 
-    /// The same with what a ring has behind the file's end, if that continues it (TAIL-2 in tail.rs).
+    /// As [`LogScan::open`], with what a ring has after the file's end, if that continues the file
+    /// (TAIL-2 in moment.rs).
     ///
     /// # Errors
     /// As [`LogScan::open`].
@@ -178,17 +183,18 @@ impl LogScan {
         Ok(scan)
     }
 
-    /// The salt of the log at `path`.
+    /// Returns the salt of the log at `path`.
     ///
     /// # Errors
-    /// As [`LogScan::open`], but for [`LogError::Foreign`], [`LogError::CutShort`], [`LogError::OlderBase`] and
-    /// [`LogError::Corrupt`].
+    /// As [`LogScan::open`], except [`LogError::Foreign`], [`LogError::CutShort`],
+    /// [`LogError::OlderBase`] and [`LogError::Corrupt`].
     pub fn salt_of(storage: &dyn Storage, path: &Path) -> Result<u32, LogError> {
         let file = storage.open_read_only(path).map_err(|e| open_error(path, &e))?;
         Ok(FileHeader::read(&*file, path)?.salt)
     }
 
-    /// Through which generation the base of the log at `path` is complete at least; zero if the log has another salt.
+    /// Returns the generation of the note in the log at `path`, through which its base is complete
+    /// at least; zero if the log has another salt.
     ///
     /// # Errors
     /// As [`LogScan::salt_of`].
@@ -198,10 +204,12 @@ impl LogScan {
         read_note(&*file, path, salt).map(believed)
     }
 
-    /// The newest generation of which anything lies in the log at `path`, or that its note names, whether the log is sound or not.
+    /// Returns the newest generation of which the log at `path` has anything, or that its note
+    /// names. The log may be unsound.
     ///
     /// # Errors
-    /// As [`LogScan::open`], but for [`LogError::CutShort`], [`LogError::OlderBase`] and [`LogError::Corrupt`].
+    /// As [`LogScan::open`], except [`LogError::CutShort`], [`LogError::OlderBase`] and
+    /// [`LogError::Corrupt`].
     pub fn newest_generation(
         storage: &dyn Storage,
         path: &Path,
@@ -318,7 +326,7 @@ impl LogScan {
                 Err(why) => why,
             };
             match self.stream.next_generation(at, generation) {
-                // TAIL-1 in tail.rs.
+                // TAIL-1 in moment.rs.
                 Some(next) if !has_rows && self.stream.is_in_tail_alone(next.number) => {
                     return Ok(Stop::Damage(at, why));
                 }
@@ -332,7 +340,8 @@ impl LogScan {
         }
     }
 
-    /// Looks behind the end for proof that something was durable there. `None`: nothing at all was found.
+    /// Looks after the end for proof that something was durable there. `at` is `None` if no frame
+    /// was found.
     fn check_behind(&mut self, at: Option<Lsn>) -> Result<(), LogError> {
         let base = self.base_generation;
         let mut found = None;
@@ -371,7 +380,7 @@ impl LogScan {
     }
 }
 
-/// A note that names an impossible generation is none.
+/// Ignores a note that names an impossible generation.
 fn believed(noted: Generation) -> Generation {
     if noted > GENERATION_MAX { Generation::ZERO } else { noted }
 }
@@ -390,9 +399,10 @@ pub(super) struct Stream {
     newest: Generation,
     /// Segments to read with their slots, in order.
     segments: Vec<(Segment, u32)>,
-    /// Slots without a valid header; their bytes may still tell something.
+    /// Slots without a valid header. Their bytes may still hold frames.
     nameless: Vec<u32>,
-    /// What a ring has behind the file's end. Segments that are in it alone have slots behind those of the file.
+    /// What a ring has after the file's end. Segments that only it has get slot numbers after those
+    /// of the file.
     tail: Option<Tail>,
     cached: Option<u32>,
     cache: Vec<u8>,
@@ -408,7 +418,7 @@ impl Stream {
         let stride = PAGE_BYTES + header.segment_bytes;
         let slots = len.saturating_sub(PAGE_BYTES).div_ceil(stride);
         if slots > u64::from(MAX_SLOTS) {
-            // A file of holes may be of any length, and reading it would take as long.
+            // A file of holes may have any length, and reading it would take as long.
             let why = "it is longer than any log".to_owned();
             return Err(LogError::NotALog { path: path.to_owned(), why });
         }
@@ -445,17 +455,17 @@ impl Stream {
         self.file.read_at(buf, offset).map_err(|e| LogError::io("read", &self.path, &e))
     }
 
-    /// What the note of the base asks for.
+    /// The generation that the note of the base demands.
     fn noted(&self) -> Result<Generation, LogError> {
         read_note(&*self.file, &self.path, self.salt).map(believed)
     }
 
-    /// The last segment that a slot's header names, before they are sorted for a base; 0 if there is none.
+    /// The last segment that a slot's header names, 0 if there is none. Before [`Stream::sort`].
     pub(super) fn last_segment(&self) -> u64 {
         self.segments.iter().map(|(s, _)| s.number).max().unwrap_or(0)
     }
 
-    /// Goes on with what a ring has, over a base that includes everything through `base`. Before [`Stream::sort`].
+    /// Adds what a ring has, for a base that is complete through `base`. Before [`Stream::sort`].
     fn continue_with(&mut self, tail: Tail, base: Generation) {
         if tail.salt != self.salt || tail.segment_bytes != self.segment_bytes {
             return;
@@ -464,7 +474,7 @@ impl Stream {
             let in_file = self.segments.iter().find(|(s, _)| s.number == segment.number);
             match in_file {
                 Some((known, _)) if known == segment => {}
-                // Of another moment.
+                // The ring and the file are of different moments.
                 Some(_) => return,
                 None if Tail::relies_on_more_than(base, segment) => break,
                 None => {
@@ -503,7 +513,8 @@ impl Stream {
         Some(self.segments[i].1)
     }
 
-    /// The generation after `generation`, if that one ended at `at`.
+    /// Returns the first segment of the generation after `generation`, if `generation` ended at
+    /// `at`.
     fn next_generation(&self, at: Lsn, generation: Generation) -> Option<Segment> {
         let boundary = at.get().div_ceil(self.segment_bytes);
         let i = self.segments.binary_search_by_key(&boundary, |(s, _)| s.number).ok()?;
@@ -524,7 +535,7 @@ impl Stream {
         cache.clear();
         if slot < self.slots {
             let at = slot_offset(slot, self.segment_bytes) + PAGE_BYTES;
-            // As much as there is: the header may state any size.
+            // As much as the file has: its header may state any size.
             cache.resize(self.segment_bytes.min(self.len_bytes.saturating_sub(at)) as usize, 0);
             let n = self.read(at, &mut cache)?;
             cache.truncate(n);
@@ -538,7 +549,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Appends stream bytes from `at` on to `out`, as far as the file has them, at most `len`.
+    /// Appends stream bytes from `at` on to `out`, at most `len`, as far as the file has them.
     fn collect(&mut self, at: Lsn, len: usize, out: &mut Vec<u8>) -> Result<(), LogError> {
         let target = out.len() + len;
         let mut at = at.get();
@@ -561,7 +572,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The frame at a position, using `bytes` as its memory.
+    /// Returns the frame at a position, in the memory of `bytes`.
     pub(super) fn frame<'b>(
         &mut self,
         at: Lsn,
@@ -578,12 +589,13 @@ impl Stream {
         Ok(Frame::parse(bytes, self.salt, at))
     }
 
-    /// Calls `visit` for every valid frame in the file whose segment may matter, in no particular order.
+    /// Calls `visit` for every valid frame in the file whose segment may matter, in no order.
     fn each_frame_anywhere(&mut self, mut visit: impl FnMut(&Frame<'_>)) -> Result<(), LogError> {
         let named: Vec<_> = self.segments.iter().map(|(s, slot)| (Some(s.number), *slot)).collect();
         let nameless: Vec<_> = self.nameless.iter().map(|slot| (None, *slot)).collect();
         let mut bytes = Vec::new();
-        // What looks like frames may overlap, but not everywhere: a file made to be slow to read ends here.
+        // Apparent frames may overlap, but not everywhere: this bounds a file that was made to be
+        // slow to read.
         let mut budget = 4 * u64::from(self.slots) * self.segment_bytes + FRAME_BYTES_MAX as u64;
         for (number, slot) in named.into_iter().chain(nameless) {
             self.load(slot)?;
@@ -620,7 +632,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Offsets in the loaded slot where a frame seems to start, with the position that it states.
+    /// Returns the offsets in the loaded slot where a frame seems to start, each with the position
+    /// that it states.
     fn candidates(&self) -> Vec<(usize, Lsn)> {
         let magic = FRAME_MAGIC.to_le_bytes();
         self.cache

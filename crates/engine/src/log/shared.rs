@@ -1,33 +1,34 @@
-//! State of the log in shared memory: all that any process needs to go on after any other is killed.
+//! State of the log in shared memory: all that a process needs to go on after another is killed.
 //!
 //! | field | changed by | read by |
 //! |---|---|---|
-//! | `log_end`, `reserved_end`, `segments` | holder of the commit mutex | anybody |
-//! | `run` of `group` | holder of the sync mutex | anybody |
-//! | `slot_owner` | holder of the commit mutex | the same |
-//! | `written_through` | whoever has written; it only grows | anybody |
-//! | `writing` | each process its own word | holder of the commit mutex |
-//! | `durable_through` | whoever has synced; it only grows | anybody |
-//! | `first_live_segment`, `retired_generation` | whoever merged, without a lock; they only grow | anybody |
-//! | `base` | see `before.rs` | anybody |
-//! | `ring_space` | whoever has allocated disk space; it only grows | anybody |
-//! | `filled_bytes` | holder of the grow mutex | the same |
-//! | `prepared_bytes` | whoever has synced filled ones; it only grows | anybody |
-//! | `poison` | whoever fails first; what is lost or has failed may still come into doubt | anybody |
-//! | `file_dev`, `file_ino` | who makes the log's file, before the base is fenced | anybody |
+//! | `log_end`, `reserved_end`, `segments` | owner of the commit mutex | any process |
+//! | `run` of `group` | owner of the sync mutex | any process |
+//! | `slot_owner` | owner of the commit mutex | owner of the commit mutex |
+//! | `written_through` | a writer of the file; only grows | any process |
+//! | `writing` | each process its own word | owner of the commit mutex |
+//! | `durable_through` | a process that has synced; only grows | any process |
+//! | `first_live_segment`, `retired_generation` | a merger, lock-free; only grow | any process |
+//! | `base` | see `before.rs` | any process |
+//! | `ring_space` | a process that has allocated disk space; only grows | any process |
+//! | `filled_bytes` | owner of the grow mutex | owner of the grow mutex |
+//! | `prepared_bytes` | a process that has synced filled bytes; only grows | any process |
+//! | `poison` | the first failure; lost or failed may still become in doubt | any process |
+//! | `file_dev`, `file_ino` | the creator of the file, before the base is fenced | any process |
 //!
-//! The ring's bytes lie elsewhere in the same region. Everything before the mutexes is set once by
-//! [`LogShared::init`], under the lifecycle lock, before any other process may look.
+//! The ring's bytes are elsewhere in the same region. [`LogShared::init`] sets the fields through
+//! `first_lsn` once, under the lifecycle lock, before any other process may read them.
 //!
 //! # The segment table
 //!
-//! The segment table: which generation each stretch of the stream belongs to, and which slot holds it.
+//! The table says which generation a stretch of the stream belongs to, and which slot holds it.
 //!
-//! Entries are made under the commit mutex, before the frame that enters the segment is published, and
-//! are meaningful only for segments that start before `log_end`. A committer killed before publishing
-//! leaves an entry that the next one writes again. With its entry a segment is given its slot of the file; one given to a segment
-//! below `first_live_segment` is free again, so giving segments back is one store. But a free slot is not used while
-//! a process may still be writing to it what it held before (write.rs).
+//! A committer makes an entry under the commit mutex, before it publishes the frame that enters the
+//! segment. An entry is meaningful only for a segment that starts before `log_end`: a committer
+//! killed before publishing leaves one that the next committer writes again. With its entry a
+//! segment is given its slot of the file. A slot given to a segment below `first_live_segment` is
+//! free again, so giving segments back is one store. But a free slot is not used while a process
+//! may still be writing to it (write.rs).
 #![allow(unsafe_code)]
 
 use std::path::Path;
@@ -53,17 +54,18 @@ pub const DEFAULT_SLOT_LIMIT: u32 = 64;
 pub const MAX_SLOTS: u32 = 1024;
 /// A session's stream starts with this segment, so that position 0 means "none".
 pub const FIRST_SEGMENT: u64 = 1;
-/// In `poison`: the log's file is not where the next opening looks for it. What is in shared memory is in order.
+/// In `poison`: the log's file is not where the next opening looks for it. Shared memory is in
+/// order.
 const LOST: u32 = u32::MAX;
-/// Added to the errno in `poison`: what is in shared memory need not be in order, or what it relies on need not be on disk.
+/// Added to the errno in `poison`: shared memory may be damaged, or what it relies on not on disk.
 const IN_DOUBT: u32 = 1 << 31;
-/// Entries of the segment table: every segment with a slot, and those that are only in the ring.
+/// Entries of the segment table: the segments with slots, and those that are only in the ring.
 pub(super) const SEGMENT_ENTRIES: usize = MAX_SLOTS as usize + 64;
-/// What is known of one segment of the stream; entry `segment % SEGMENT_ENTRIES`.
+/// One segment of the stream, at entry `segment % SEGMENT_ENTRIES`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct SegmentEntry {
-    /// Number of the segment; the entry is meaningless for any other.
+    /// Number of the segment. The entry is meaningless for any other number.
     pub(super) segment: AtomicU64,
     /// First position of its generation.
     pub(super) generation_start: AtomicU64,
@@ -71,7 +73,7 @@ pub struct SegmentEntry {
     pub(super) previous_end: AtomicU64,
     /// Generation of its frames.
     pub(super) generation: AtomicU32,
-    /// The generation before that has frames, 0 if none has.
+    /// The previous generation that has frames, 0 if none has.
     pub(super) previous_generation: AtomicU32,
     /// Slot of the file.
     pub(super) slot: AtomicU32,
@@ -87,7 +89,8 @@ pub struct LogShared {
     pub(super) window_min: AtomicU64,
     pub(super) first_lsn: AtomicU64,
     pub(super) slot_limit: AtomicU32,
-    /// 0, or 1 + errno of the first failed write or sync (COMMIT-4), or [`LOST`].
+    /// 0, [`LOST`], or 1 + errno of the failed write or sync that stopped the log (COMMIT-4), with
+    /// or without [`IN_DOUBT`].
     pub(super) poison: AtomicU32,
     /// Bytes of the ring, from its start, that have disk space behind them.
     pub(super) ring_space: AtomicU64,
@@ -99,9 +102,9 @@ pub struct LogShared {
     pub(super) sync_mutex: SharedMutex,
     pub(super) write_mutex: SharedMutex,
     pub(super) grow_mutex: SharedMutex,
-    /// Stream bytes of the file's slots, one slot after the other, that have been filled with zeros.
+    /// Stream bytes that are filled with zeros in the file's slots, counted from the first slot.
     pub(super) filled_bytes: AtomicU64,
-    /// Those of them whose space is allocated and durable. Of the last slot that may be a part.
+    /// Filled bytes whose space is allocated and durable. They may end inside the last slot.
     pub(super) prepared_bytes: AtomicU64,
     /// Oldest segment whose slot may not be reused.
     pub(super) first_live_segment: AtomicU64,
@@ -111,14 +114,14 @@ pub struct LogShared {
     /// Segment that each slot was given to last, 0 if none; free if below `first_live_segment`.
     pub(super) slot_owner: [AtomicU64; MAX_SLOTS as usize],
     pub(super) segments: [SegmentEntry; SEGMENT_ENTRIES],
-    /// For each process slot 1 + the slot of the file that the process may be writing to, 0 for none (write.rs).
+    /// For each process slot 1 + the file slot that the process may be writing to, or 0 (write.rs).
     pub(super) writing: [AtomicU32; PROCESS_SLOTS],
-    /// Which file the log of this session is: device and inode; 0 before there is one.
+    /// Device and inode of this session's log file, 0 before there is one.
     file_dev: AtomicU64,
     file_ino: AtomicU64,
-    /// The timestamp that stands for what was in the base when the session began.
+    /// The timestamp that represents the base as it was when the session began.
     first_ts: AtomicU64,
-    /// Commits through this timestamp are on disk (tickets.rs).
+    /// Commits through this timestamp are on disk (txn/tickets.rs).
     durable_ts: AtomicU64,
 }
 
@@ -128,17 +131,19 @@ pub struct LogShared {
 pub(super) struct CommitState {
     /// The commit point: frames before it are committed.
     pub log_end: AtomicU64,
-    /// End of the frame being copied, or `log_end`: ring bytes older than this by the window's length are gone.
+    /// End of the frame being copied, or `log_end`. Ring bytes a window's length or more before it
+    /// are gone.
     pub reserved_end: AtomicU64,
     /// Bytes of the ring that are in use (the window).
     pub window_bytes: AtomicU64,
-    /// `log_end` when that was changed last: ring bytes before it are gone.
+    /// `log_end` at the last change of `window_bytes`. Ring bytes before it are gone.
     pub window_start: AtomicU64,
-    /// Timestamp of the newest commit; stored after `log_end`, or after the count of the base's commits (tickets.rs).
+    /// Timestamp of the newest commit, stored after `log_end`, or after the count of the base's
+    /// commits (txn/tickets.rs).
     pub newest_ts: AtomicU64,
 }
 
-/// Written by those who write and sync; on a cache line of its own.
+/// Written by processes that write and sync; on a cache line of its own.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct GroupState {
@@ -146,14 +151,14 @@ pub(super) struct GroupState {
     pub durable_through: AtomicU64,
     /// The running or last group: the position that it makes durable, plus its parity in bit 0.
     pub run: AtomicU64,
-    /// Futex words of the groups of either parity; changed and woken when a group ends.
+    /// Futex words of the groups of each parity, changed and woken when a group ends.
     pub words: [AtomicU32; 2],
     /// Sleepers on each word. May be too high after a killed sleeper, never too low.
     pub sleepers: [AtomicU32; 2],
-    /// Counters for status: groups synced, frames' bytes written.
+    /// Counters for status: syncs, and writes of stretches.
     pub syncs: AtomicU64,
     pub writes: AtomicU64,
-    /// Counts those who began to sync beside a leader.
+    /// Counts the syncs that began in parallel with a leader.
     pub beside: AtomicU32,
     /// Counts the owners of the write mutex.
     pub write_turns: AtomicU32,
@@ -165,13 +170,13 @@ pub(super) struct GroupState {
 pub(super) struct BaseState {
     /// Made without a sync.
     pub commits: AtomicU64,
-    /// Of them, known to be on disk.
+    /// How many of `commits` are known to be on disk.
     pub durable: AtomicU64,
     /// Counter for status: syncs of the base's WAL ahead of the log.
     pub syncs: AtomicU64,
-    /// The newest generation that one of `commits` has brought into the base.
+    /// The newest generation that one of `commits` brought into the base.
     pub generation: AtomicU32,
-    /// What the note of the base in the log's file says at least.
+    /// The note of the base in the log's file names this generation or a newer one.
     pub noted: AtomicU32,
     /// Inode of the base's WAL whose name is known to be on disk, 0 for none.
     pub named: AtomicU64,
@@ -191,13 +196,14 @@ pub struct LogParams {
     pub salt: u32,
     /// Bytes of the ring, a power of two.
     pub ring_bytes: u64,
-    /// Bytes of it that are used while frames are at most half as long; a power of two.
+    /// Bytes of the ring in use while frames are at most half as long; a power of two.
     pub window_bytes: u64,
-    /// Bytes of a segment, a power of two, at most half of the ring; the log file's.
+    /// Bytes of a segment, here and in the file: a power of two, at most half of the ring.
     pub segment_bytes: u64,
-    /// Bytes of it, from its start, that have disk space behind them.
+    /// Bytes of the ring, from its start, that have disk space behind them.
     pub ring_space: u64,
-    /// Stream bytes that the file has room for, or will have when it is created before the first commit.
+    /// Stream bytes that the file has room for, or will have when it is created before the first
+    /// commit.
     pub prepared_bytes: u64,
     /// Slots that the file may have, at most [`MAX_SLOTS`].
     pub slot_limit: u32,
@@ -207,7 +213,8 @@ impl LogShared {
     /// Starts an empty stream. The memory may hold anything.
     ///
     /// # Safety
-    /// `this` points to writable, aligned memory of the region that nobody else uses while this runs.
+    /// `this` points to writable, aligned memory of the region that no other thread uses during
+    /// this.
     pub unsafe fn init(this: *mut LogShared, params: &LogParams) {
         assert!(params.ring_bytes.is_power_of_two() && params.segment_bytes.is_power_of_two());
         assert!(params.window_bytes.is_power_of_two() && params.window_bytes <= params.ring_bytes);
@@ -217,11 +224,13 @@ impl LogShared {
             params.ring_bytes / params.segment_bytes + 2
                 <= (SEGMENT_ENTRIES - MAX_SLOTS as usize) as u64
         );
-        // SAFETY: the caller hands over the memory; all fields are valid when zero, and the mutexes free.
+        // SAFETY: the caller hands over the memory. All fields are valid when zero, and zero
+        // mutexes are free.
         unsafe { this.write_bytes(0, 1) };
-        // SAFETY: every field is initialised now and only changed through atomics from here on.
+        // SAFETY: every field is initialised, and changes only through atomics from here on.
         let shared = unsafe { &*this };
-        // Relaxed throughout: the session is published to other processes by its state word, with Release.
+        // Relaxed throughout: the session's state word publishes them to other processes, with
+        // Release.
         let first_lsn = FIRST_SEGMENT * params.segment_bytes;
         shared.salt.store(params.salt, Relaxed);
         shared.segment_shift.store(params.segment_bytes.trailing_zeros(), Relaxed);
@@ -242,56 +251,58 @@ impl LogShared {
         shared.group.run.store(first_lsn, Relaxed);
     }
 
-    /// The session begins, with this timestamp for what is in the base.
+    /// Begins the session with the timestamp that represents the base.
     pub(crate) fn begin_timestamps(&self, first: u64) {
-        // Relaxed: as in `init`. Whether what is in the base is on disk is not known: `durable_ts` stays below.
+        // Relaxed: as in `init`. The base may not be on disk, so `durable_ts` stays below.
         self.first_ts.store(first, Relaxed);
         self.commit.newest_ts.store(first, Relaxed);
     }
 
-    /// The timestamp that stands for what was in the base when the session began.
+    /// Returns the timestamp that represents the base as it was when the session began.
     pub(crate) fn first_ts(&self) -> u64 {
         // Relaxed: constant since the session began.
         self.first_ts.load(Relaxed)
     }
 
-    /// (M) The commit with this timestamp is in the log before `log_end`, or in the base and counted there.
+    /// (M) Notes that the commit at `ts` is in the log before `log_end`, or in the base and counted
+    /// there.
     pub(crate) fn note_newest_ts(&self, ts: u64) {
         // Release pairs with the Acquire in `newest_ts`.
         self.commit.newest_ts.store(ts, Release);
     }
 
-    /// The newest commit. Everything through it lies before any `log_end` that is loaded afterwards, or is counted among the commits
-    /// of the base.
+    /// Timestamp of the newest commit. Commits through it are before any `log_end` loaded
+    /// afterwards, or counted among the base's.
     pub(crate) fn newest_ts(&self) -> u64 {
         self.commit.newest_ts.load(Acquire)
     }
 
-    /// Commits through this timestamp are on disk.
+    /// Returns the timestamp through which commits are on disk.
     pub(crate) fn durable_ts(&self) -> u64 {
         // Acquire pairs with the Release in `note_durable_ts`.
         self.durable_ts.load(Acquire)
     }
 
-    /// Commits through `ts` are on disk.
+    /// Notes that commits through `ts` are on disk.
     pub(crate) fn note_durable_ts(&self, ts: u64) {
         debug_assert!(ts <= self.newest_ts(), "TICKET-1: what nobody has committed is not on disk");
         // Release: after the sync.
         self.durable_ts.fetch_max(ts, Release);
     }
 
-    /// The commit point: everything before it is committed. Pairs with the Release of `publish_end`.
+    /// The commit point: every frame before it is committed. Pairs with the Release of
+    /// `publish_end`.
     pub fn log_end(&self) -> Lsn {
         Lsn::new(self.commit.log_end.load(SEES_PUBLISHED))
     }
 
-    /// Everything before it is in the file, synced or not.
+    /// Every byte before it is in the file, synced or not.
     pub fn written_through(&self) -> Lsn {
-        // What it wrote may be overwritten in the ring.
+        // The ring's bytes before it may be overwritten.
         Lsn::new(self.group.written_through.load(SEES_WRITTEN))
     }
 
-    /// Everything before it is on disk.
+    /// Every byte before it is on disk.
     pub fn durable_through(&self) -> Lsn {
         // Acquire pairs with the leader's Release after its sync.
         Lsn::new(self.group.durable_through.load(Acquire))
@@ -303,17 +314,18 @@ impl LogShared {
         self.group.syncs.load(Relaxed)
     }
 
-    /// One more.
+    /// Counts one more sync.
     pub(crate) fn note_sync(&self) {
         self.group.syncs.fetch_add(1, Relaxed);
     }
 
-    /// Somebody leads a group at this moment, or has died over it.
+    /// True if a process leads a group now, or was killed while it led one.
     pub(crate) fn is_syncing(&self) -> bool {
         self.sync_mutex.holder().is_some()
     }
 
-    /// How many sleep until the log is synced; a hint, in which whoever was killed in his sleep stays.
+    /// Returns how many threads sleep until the log is synced. A hint: killed sleepers stay
+    /// counted.
     pub(crate) fn count_sleepers(&self) -> u32 {
         self.group.sleepers.iter().map(|sleepers| sleepers.load(Relaxed)).sum()
     }
@@ -336,7 +348,7 @@ impl LogShared {
         1 << self.segment_shift.load(Relaxed)
     }
 
-    /// Whether they are so many; the word may say anything.
+    /// True if a segment has `bytes` bytes. The word may hold anything.
     pub(super) fn has_segments_of(&self, bytes: u64) -> bool {
         // Relaxed: constant since init.
         1u64.checked_shl(self.segment_shift.load(Relaxed)) == Some(bytes)
@@ -354,26 +366,27 @@ impl LogShared {
         self.ring_space.load(Acquire)
     }
 
-    /// So much of the ring has disk space behind it.
+    /// Notes that the first `bytes` bytes of the ring have disk space behind them.
     pub fn note_ring_space(&self, bytes: u64) {
         // Release pairs with the Acquire of the committer that writes there.
         self.ring_space.fetch_max(bytes, Release);
     }
 
-    /// Stream bytes that the file's slots have durable space for, one slot after the other.
+    /// Stream bytes that the file's slots have durable space for, counted from the first slot.
     pub(super) fn prepared_bytes(&self) -> u64 {
-        // Acquire pairs with the Release of who prepared them (LOG-3).
+        // Acquire pairs with the Release in `prepare_filled` (LOG-3).
         self.prepared_bytes.load(Acquire)
     }
 
-    /// Slots of the file that can be used, the last of them perhaps in part.
+    /// Usable slots of the file, the last of them perhaps in part.
     pub(super) fn prepared_slots(&self) -> u32 {
         self.prepared_bytes().div_ceil(self.segment_bytes()) as u32
     }
 
     /// Bytes of the ring that are in use.
     pub fn window_bytes(&self) -> u64 {
-        // Relaxed: whoever reads ring bytes has loaded a `log_end` with Acquire that was published behind it (RING-1).
+        // Relaxed: a reader of ring bytes has loaded, with Acquire, a `log_end` published after the
+        // window moved (RING-1).
         self.commit.window_bytes.load(Relaxed)
     }
 
@@ -383,7 +396,7 @@ impl LogShared {
         self.window_min.load(Relaxed)
     }
 
-    /// Bytes of the window for frames of this length: one of two, at least twice as long.
+    /// Bytes of the window for frames of this length. It is one of two, and at least twice as long.
     pub(super) fn window_of(&self, frame_len: u64) -> u64 {
         let min = self.window_min();
         if frame_len <= min / 2 { min } else { self.ring_bytes() }
@@ -394,9 +407,10 @@ impl LogShared {
         self.ring_bytes() / 2
     }
 
-    /// The errno of the failure that stopped the log, if one did (COMMIT-4); 0 for an error inside the engine.
+    /// Returns the errno of the failure that stopped the log (COMMIT-4), 0 for an error inside the
+    /// engine.
     pub fn poisoned(&self) -> Option<i32> {
-        // Acquire pairs with the Release of whoever has stopped it.
+        // Acquire pairs with the Release in `stop`.
         match self.poison.load(Acquire) {
             0 => None,
             LOST => Some(libc::ENOENT),
@@ -404,23 +418,23 @@ impl LogShared {
         }
     }
 
-    /// The log stopped because its file is gone, and nothing else is known to be wrong.
+    /// True if the log stopped because its file is gone, and no other failure is known.
     pub fn is_lost(&self) -> bool {
         self.poison.load(Acquire) == LOST
     }
 
-    /// The log stopped, and what is in shared memory need not be in order, or relies on what need not be on disk.
+    /// True if the log stopped, and shared memory may be damaged, or rely on what is not on disk.
     pub fn is_in_doubt(&self) -> bool {
         let word = self.poison.load(Acquire);
         word != LOST && word & IN_DOUBT != 0
     }
 
-    /// The log stopped because of its file, and shared memory says what is committed.
+    /// True if the log stopped because of its file, and shared memory has all that is committed.
     pub fn is_replaced_by_memory(&self) -> bool {
         self.poisoned().is_some() && !self.is_in_doubt()
     }
 
-    /// Fails if the log, which is at `path`, has stopped.
+    /// Fails if the log at `path` has stopped.
     pub(crate) fn check(&self, path: &Path) -> Result<(), LogError> {
         match self.poisoned() {
             None => Ok(()),
@@ -429,18 +443,19 @@ impl LogShared {
         }
     }
 
-    /// Stops the log for every process after a write or sync of its file that failed. The first failure is kept, unless it says less.
+    /// Stops the log for every process after a failed write or sync of its file. The first failure
+    /// is kept, unless it says less.
     pub(super) fn set_failed(&self, errno: i32) {
         self.stop(errno.max(0) as u32 + 1, |before| before == 0 || before == LOST);
     }
 
-    /// Stops the log for every process, and says that shared memory is not to be relied on.
+    /// Stops the log for every process, and marks shared memory as unreliable.
     pub(super) fn set_in_doubt(&self, errno: i32) {
         let is_less = |before| before == LOST || before & IN_DOUBT == 0;
         self.stop(IN_DOUBT | (errno.max(0) as u32 + 1), is_less);
     }
 
-    /// The same after an error inside the engine.
+    /// As [`LogShared::set_in_doubt`], after an error inside the engine.
     pub fn set_broken(&self) {
         self.set_in_doubt(INTERNAL);
     }
@@ -455,27 +470,28 @@ impl LogShared {
         let _ = self.poison.compare_exchange(0, LOST, Release, Relaxed);
     }
 
-    /// Notes which file the log is. The base is not fenced yet.
+    /// Notes which file the log is, before the base is fenced.
     pub(crate) fn note_file(&self, (dev, ino): FileIdentity) {
         // Relaxed: published by the fence.
         self.file_dev.store(dev, Relaxed);
         self.file_ino.store(ino, Relaxed);
     }
 
-    /// Which file the log is.
+    /// Device and inode of the log's file.
     pub fn file_identity(&self) -> FileIdentity {
         // Relaxed: the caller has found the fence raised.
         (self.file_dev.load(Relaxed), self.file_ino.load(Relaxed))
     }
 
-    /// Length that its file has at least.
+    /// The least length of the log's file.
     pub fn file_bytes(&self) -> u64 {
         let (prepared, segment) = (self.prepared_bytes(), self.segment_bytes());
         let slots = prepared.div_ceil(segment);
         slot_offset(slots as u32, segment) - (slots * segment - prepared)
     }
 
-    /// Stops the log after a failure that leaves in doubt what is on disk (COMMIT-4); one that only this process meets does not.
+    /// Stops the log after a failure that leaves in doubt what is on disk (COMMIT-4). A failure
+    /// that only this process meets does not stop it.
     pub(super) fn stop_after(&self, failure: &LogError) {
         match failure {
             LogError::Lost { .. } => self.set_lost(),
@@ -484,7 +500,8 @@ impl LogShared {
         }
     }
 
-    /// The same where it was the base that could not be brought to disk: memory relies on that, too.
+    /// As [`LogShared::stop_after`], where the base could not be brought to disk: memory relies on
+    /// that too.
     pub(super) fn stop_after_base(&self, failure: &LogError) {
         match failure {
             LogError::Io { errno, .. } if !failure.is_of_this_process() => {
@@ -516,7 +533,7 @@ impl LogShared {
         lsn.get() >> self.segment_shift.load(Relaxed)
     }
 
-    /// Nothing of the segment in which the frame before `end` ends is in the file.
+    /// True if the file has nothing of the segment in which the frame before `end` ends.
     pub(crate) fn begins_unwritten(&self, end: Lsn) -> bool {
         let segment = self.segment_of(Lsn::new(end.get() - 1));
         self.written_through() <= self.segment_start(segment)
@@ -527,10 +544,10 @@ impl LogShared {
     }
 }
 
-/// Fences (INTENT-2 in write.rs): of who intends to write, between the intent and the second look at `written_through`; of who
-/// takes a slot that was given back, between its new owner and the look at the intents.
+/// The two fences of INTENT-2 in write.rs. A writer's is between its intent and its second look at
+/// `written_through`. A committer's is between the new owner of a slot and its look at the intents.
 pub(super) const INTENDS_AND_ASSIGNS: Ordering = SeqCst;
-/// Who has withdrawn an intent has written what it wrote.
+/// A process that has withdrawn an intent has finished its write.
 pub(super) const ENDS: Ordering = Release;
 /// Partner of [`ENDS`].
 pub(super) const SEES_ENDED: Ordering = Acquire;
@@ -558,10 +575,12 @@ impl LogShared {
         &self.segments[(segment % SEGMENT_ENTRIES as u64) as usize]
     }
 
-    /// The entry of a segment that starts before `log_end`, unless it was forgotten long ago.
+    /// Returns the entry of a segment that starts before `log_end`, unless the entry was reused
+    /// long ago.
     pub(super) fn segment(&self, number: u64) -> Option<Segment> {
         let e = self.entry(number);
-        // Acquire pairs with the Release in `record_segment`: the other fields belong to this number.
+        // Acquire pairs with the Release in `record_segment`: the other fields belong to this
+        // number.
         if e.segment.load(Acquire) != number {
             return None;
         }
@@ -574,11 +593,11 @@ impl LogShared {
         })
     }
 
-    /// Makes the entry of a segment that no published frame has entered. Commit mutex.
+    /// (M) Makes the entry of a segment that no published frame has entered.
     pub(super) fn record_segment(&self, s: &Segment, slot: u32) {
         let e = self.entry(s.number);
-        // Release: a reader that still sees the old number sees no new field mixed in afterwards, because
-        // entries are reused only long after their segment stopped being asked for.
+        // Release: a reader that still sees the old number sees no new field mixed in afterwards,
+        // because entries are reused only long after their segment stopped being asked for.
         e.segment.store(0, Release);
         e.generation.store(s.generation.get(), Relaxed);
         e.generation_start.store(s.generation_start.get(), Relaxed);
@@ -590,7 +609,7 @@ impl LogShared {
         crash_point!("log.generation.recorded");
     }
 
-    /// The segment of the last byte before `end`; none at the start of the stream.
+    /// Returns the segment of the last byte before `end`, none at the start of the stream.
     pub(super) fn segment_before(&self, end: Lsn) -> Option<Segment> {
         if end <= self.first_lsn() {
             return None;
@@ -598,7 +617,8 @@ impl LogShared {
         self.segment(self.segment_of(Lsn::new(end.get() - 1)))
     }
 
-    /// If `at` is where a generation ended and another follows before `end`: where that one starts.
+    /// Returns the start of the next generation if one ended at `at` and the next begins before
+    /// `end`, else `at`.
     pub(super) fn skip_gap(&self, at: Lsn, end: Lsn) -> Lsn {
         let boundary = self.segment_start(self.segment_of(at) + u64::from(!self.is_boundary(at)));
         if boundary == at || boundary >= end {
@@ -614,7 +634,7 @@ impl LogShared {
         self.segment_start(self.segment_of(at)) == at
     }
 
-    /// The next stretch of `from..end` that holds frames; `end` is at most `log_end`.
+    /// Returns the next stretch of `from..end` that holds frames. `end` is at most `log_end`.
     pub(super) fn piece(&self, from: Lsn, end: Lsn) -> Option<Piece> {
         let from = self.skip_gap(from, end);
         if from >= end {
@@ -633,17 +653,18 @@ impl LogShared {
         Some(Piece { segment, from, to })
     }
 
-    /// The slot of a published segment, unless it was forgotten long ago.
+    /// Returns the slot of a published segment, unless its entry was reused long ago.
     pub(super) fn slot_of(&self, number: u64) -> Option<u32> {
         let e = self.entry(number);
         // Acquire pairs with the Release in `record_segment`.
         (e.segment.load(Acquire) == number).then(|| e.slot.load(Relaxed))
     }
 
-    /// (M) A slot for a segment that no published frame has entered; `None` if none is free. One that was given to it before, by a
-    /// committer that was killed then, is.
+    /// (M) Returns a slot for a segment that no published frame has entered, `None` if none is
+    /// free. A slot that a killed committer gave to this segment counts as free.
     pub(super) fn assign_slot(&self, number: u64) -> Option<u32> {
-        // Acquire pairs with the Release in `give_back`: the merge is durable before its slots are used again.
+        // Acquire pairs with the Release in `give_back`: the merge is durable before its slots are
+        // reused.
         let first_live = self.first_live_segment.load(Acquire);
         let prepared = self.prepared_slots() as usize;
         let owners = &self.slot_owner[..prepared];
@@ -657,35 +678,36 @@ impl LogShared {
             if !self.is_written_to(slot as u32) {
                 return Some(slot as u32);
             }
-            // Free, and somebody who does not run keeps it from being used.
+            // Free, but the intent of a stopped process keeps it from being used.
             owners[slot].store(0, Relaxed);
         }
         None
     }
 
-    /// An intent stands in `slot`.
+    /// True if a process has an intent for `slot`.
     fn is_written_to(&self, slot: u32) -> bool {
         self.writing.iter().any(|word| word.load(SEES_ENDED) == slot + 1)
     }
 
-    /// Notes that `process` is about to write to `slot`, before it makes sure that it may (step 3 in write.rs).
+    /// Notes that `process` is about to write to `slot`, before it checks that it may (step 3 in
+    /// write.rs).
     pub(super) fn intend(&self, process: ProcessIndex, slot: u32) {
         self.writing[process.0 as usize].store(slot + 1, Relaxed);
         fence(INTENDS_AND_ASSIGNS);
     }
 
-    /// `process` writes nothing any more.
+    /// Withdraws the intent of `process`.
     pub fn forget_writer(&self, process: ProcessIndex) {
         self.writing[process.0 as usize].store(0, ENDS);
     }
 
-    /// Gives back every fully written segment of the generations through `through`. Needs no lock: what it
-    /// reads only grows, and so does what it writes.
+    /// Gives back every fully written segment of the generations through `through`. It needs no
+    /// lock: what it reads and what it writes only grow.
     pub(super) fn give_back(&self, through: Generation) {
-        // `written` first: the bytes of a segment that ends at or before it are written whatever `end` says.
+        // `written` first: a segment that ends at or before it is written, whatever `end` is.
         let written = self.written_through();
         let end = self.log_end();
-        // Relaxed: a value that is too old only means that more segments are looked at.
+        // Relaxed: with an old value it only looks at more segments.
         let mut first = self.first_live_segment.load(Relaxed);
         self.retired_generation.fetch_max(through.get(), Relaxed);
         while self.segment_start(first) < end {

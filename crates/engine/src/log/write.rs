@@ -1,37 +1,46 @@
-//! From the ring to the file, by whoever needs it: also beside a writer that does not run.
+//! From the ring to the file, by any thread that needs it, and in parallel with a stopped writer.
 //!
-//! Mostly one writes at a time, under the write mutex. But its owner may be stopped anywhere, with what everybody waits for. So
-//! nothing here relies on that mutex but speed: who has waited for [`BESIDE_AFTER`] while nothing was written writes beside its owner,
-//! and so does everybody else in this process until the mutex has had another owner.
+//! Normally one thread writes at a time, under the write mutex. But its owner may be stopped
+//! anywhere. So only speed relies on that mutex: a thread that has waited for [`BESIDE_AFTER`]
+//! while nothing was written writes without it. The other threads of its process then do so too,
+//! until the mutex has another owner.
 //!
-//! A stretch of the stream, all in one segment, is written in these steps. Who is stopped after one of them may go on at any time.
+//! A stretch of the stream, within one segment, is written in these steps. A writer that is stopped
+//! after one of them may go on at any time.
 //!
 //! | step | what | going on late is harmless because |
 //! |---|---|---|
-//! | 1 | look at `written_through`, the segment that follows and its slot | step 4 looks again |
+//! | 1 | read `written_through`, the next segment and its slot | step 4 looks again |
 //! | 2 | copy the bytes out of the ring | the copy may be torn; step 4 looks again |
-//! | 3 | *intent*: the slot, in the word of this process | it only keeps the slot from being reused |
+//! | 3 | *intent*: the slot, in this process's word | it only keeps the slot from being reused |
 //! | 4 | if `written_through` has moved: withdraw the intent, back to 1 | - |
 //! | 5 | write the slot's header, if the segment begins here, and the copy | INTENT-1, INTENT-2 |
 //! | 6 | withdraw the intent | - |
 //! | 7 | raise `written_through` to the end of the stretch, unless it is higher | INTENT-3 |
 //!
 //! Invariants
-//! - INTENT-1 What is written is right whenever it is written: bytes of a stream never change (LOG-2), and at step 4 the copy
-//!   was not torn, since bytes of the ring behind `written_through` are not overwritten.
-//! - INTENT-2 A slot in which an intent stands is given to no other segment ([`LogShared::assign_slot`]). At step 4 the segment was not written
-//!   to its end, so its slot was not free. Who takes the slot later has seen it written and looks for intents
-//!   after taking it: between the two looks and the two stores stands a fence on either side, and so one of them sees the other.
-//! - INTENT-3 `written_through` says that everything before it is in the file. Who raises it has written from where it was.
-//! - INTENT-4 A process has one intent: its threads take turns (`writing`). Who has the write mutex may wait for a turn, who has a turn waits for
-//!   nobody.
-//! - INTENT-5 The intent of a dead process stands until it is reaped, or another takes its place. Nothing of it is being written then: the
-//!   kernel gives up the lock by which it is known to live after its last system call.
+//! - INTENT-1 What is written is right whenever it is written. Bytes of a stream never change
+//!   (LOG-2), and at step 4 the copy was not torn, since ring bytes after `written_through` are not
+//!   overwritten.
+//! - INTENT-2 A slot for which an intent is stored is given to no other segment
+//!   ([`LogShared::assign_slot`]). At step 4 the segment was not fully written, so its slot was not
+//!   free. A committer that takes the slot later has seen the segment written, and looks for
+//!   intents after taking the slot. Both sides have a fence between their store and their look, so
+//!   one of them sees the other.
+//! - INTENT-3 Everything before `written_through` is in the file. A writer that raises it has
+//!   written from its old value on.
+//! - INTENT-4 A process has one intent: its threads take turns (`writing`). The owner of the write
+//!   mutex may wait for a turn. A thread that has a turn waits for no other.
+//! - INTENT-5 The intent of a dead process remains until its process slot is reaped or taken.
+//!   Nothing of it is being written then: the kernel releases the lock that shows the process alive
+//!   after the last system call of the process.
 //!
-//! So a process that is stopped for good costs a slot of the file, and others a quarter of a second each now and then.
+//! So a process that is stopped for good costs a slot of the file, and others a quarter of a second
+//! each now and then.
 //!
-//! Before the first byte of a write the base's WAL is synced if frames may rely on a commit in it that is not on disk (before.rs).
-//! What was published by then, and no more, is written by this call (BEFORE-2).
+//! Before the first byte of a write the base's WAL is synced, if frames may rely on a commit in it
+//! that is not on disk (before.rs). The call then writes only what was published before that sync
+//! (BEFORE-2).
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
@@ -49,17 +58,17 @@ use crate::sync::wait::{self, Watch};
 
 /// Bytes that are copied and written at a time; a multiple of 8, as positions are.
 const STRETCH_BYTES: u64 = 256 << 10;
-/// And where there is no memory for so many.
+/// Least size of a stretch, when memory is short.
 const STRETCH_BYTES_MIN: u64 = 4 << 10;
-/// How often who waits for the write mutex looks whether anything is written.
+/// How often a waiter for the write mutex checks whether anything is written.
 const LOOK: Duration = Duration::from_millis(50);
-/// The same for a turn among the threads of this process.
+/// How often a waiter for a turn among the threads of this process tries.
 const TURN_NAP: Duration = Duration::from_millis(1);
 
 /// Partner of [`SEES_WRITTEN`](super::shared::SEES_WRITTEN): the ring's bytes have been copied.
 pub(super) const WRITES_THROUGH: Ordering = Release;
 
-/// What steps 1 and 2 have found; the bytes are in the copy.
+/// The result of steps 1 and 2. The bytes are in the copy.
 struct Stretch {
     segment: Segment,
     slot: u32,
@@ -67,7 +76,7 @@ struct Stretch {
     to: Lsn,
 }
 
-/// Step 3, until it is dropped.
+/// An intent (step 3), until it is dropped.
 struct Intent<'a> {
     shared: &'a LogShared,
     process: ProcessIndex,
@@ -111,7 +120,7 @@ impl Log {
                 self.standing.store(turn_word(shared), Relaxed);
             }
             if stands || self.owner_stands() {
-                // Another thread of this process may be at it.
+                // Another thread of this process may have the turn.
                 if let Some(turn) = wait::lock_within(&self.writing, LOOK, TURN_NAP) {
                     return self.write_in_turn(turn, target);
                 }
@@ -119,13 +128,14 @@ impl Log {
         }
     }
 
-    /// The owner of the write mutex is one that this process has written beside before.
+    /// True if this process has already written in parallel with the present owner of the write
+    /// mutex.
     fn owner_stands(&self) -> bool {
         // Relaxed: a hint.
         self.standing.load(Relaxed) == turn_word(self.shared())
     }
 
-    /// Brings to disk what was committed to the base before, and is not known to be there.
+    /// Brings earlier commits of the base to disk, if they are not known to be there.
     pub(crate) fn sync_base_commits(&self) -> Result<(), LogError> {
         if !self.shared().base_is_unsynced() {
             return Ok(());
@@ -133,7 +143,8 @@ impl Log {
         self.sync_base(one_at_a_time(&self.syncing_base))
     }
 
-    /// Before any byte is written, and before the write mutex: what was published until now relies on no other commits (BEFORE-2).
+    /// Comes before any byte is written, and before the write mutex: what was published until now
+    /// relies on no later commits (BEFORE-2).
     fn sync_base(&self, one: MutexGuard<'_, ()>) -> Result<(), LogError> {
         let synced = self.base_wal.sync_before(self.shared(), &self.file);
         if let Err(e) = &synced {
@@ -165,7 +176,7 @@ impl Log {
                 return Ok(());
             }
             let Some(stretch) = self.look_at_stretch(at, target, copy) else {
-                // Acquire: after what was looked at.
+                // Acquire: after the loads of `look_at_stretch`.
                 fence(Acquire);
                 let has_moved = shared.written_through() != at;
                 assert!(has_moved, "published bytes at {at} are in no segment that has a slot");
@@ -186,12 +197,12 @@ impl Log {
             drop(intent);
             // Relaxed: a counter.
             shared.group.writes.fetch_add(1, Relaxed);
-            // After it the ring's bytes may be overwritten.
+            // From here on a committer may overwrite the ring's bytes.
             shared.group.written_through.fetch_max(stretch.to.get(), WRITES_THROUGH);
         }
     }
 
-    /// Steps 1 and 2. If others have written meanwhile it finds nothing, or anything.
+    /// Steps 1 and 2. If other processes have written in between, it returns nothing, or anything.
     fn look_at_stretch(&self, at: Lsn, target: Lsn, copy: &mut Vec<u8>) -> Option<Stretch> {
         let shared = self.shared();
         let piece = shared.piece(at, target)?;
@@ -201,7 +212,8 @@ impl Log {
         is_there.then_some(Stretch { segment: piece.segment, slot, from: piece.from, to })
     }
 
-    /// Step 3; what follows sees everything that whoever takes the slot has seen, or is seen by him (INTENT-2).
+    /// Step 3. What follows sees all that a committer that takes the slot has seen, or that
+    /// committer sees the intent (INTENT-2).
     fn intend(&self, slot: u32) -> Intent<'_> {
         let process = self.party.index();
         self.shared().intend(process, slot);
@@ -218,7 +230,7 @@ impl Log {
         self.write_to(shared.log_end()).map_err(|e| self.fatal(&e))
     }
 
-    /// As [`Log::write_through`], unless somebody else is at it.
+    /// As [`Log::write_through`], unless another thread or process is writing.
     pub fn write_if_free(&self) -> Result<(), LogError> {
         let shared = self.shared();
         self.check_poison()?;
@@ -243,7 +255,8 @@ impl Log {
         }
     }
 
-    /// What a commit under NORMAL or OFF does instead of waiting: nothing, or one write when a quarter of the window waits.
+    /// What a commit under NORMAL or OFF does instead of waiting: nothing, or one write when a
+    /// quarter of the window is unwritten.
     pub fn relaxed_commit(&self, end: Lsn) -> Result<(), LogError> {
         let shared = self.shared();
         let waiting = end.get().saturating_sub(shared.written_through().get());
@@ -254,7 +267,7 @@ impl Log {
     }
 }
 
-/// Bytes of a stretch. What is published has to be written with whatever memory there is.
+/// Bytes of a stretch. What is published must be written with whatever memory there is.
 fn room_for_stretch(copy: &mut Vec<u8>) -> u64 {
     let mut bytes = STRETCH_BYTES;
     copy.clear();
@@ -264,8 +277,9 @@ fn room_for_stretch(copy: &mut Vec<u8>) -> u64 {
     bytes
 }
 
-/// Which owner the write mutex has, or had last; never 0.
+/// Names the present or last owner of the write mutex; never 0.
 fn turn_word(shared: &LogShared) -> u64 {
-    // Relaxed: a hint. Who takes a new owner for the old one writes beside it, which is harmless.
+    // Relaxed: a hint. A thread that takes a new owner for the old one writes in parallel, which is
+    // harmless.
     u64::from(shared.group.write_turns.load(Relaxed)) | 1 << 32
 }

@@ -1,7 +1,8 @@
 //! What the log needs of a file system, behind one trait.
 //!
-//! [`os`] is the real one; [`side`] is how it opens files. The simulated one (`sim`, tests only) states what a crash may keep, lose or
-//! tear, and fails on demand. Nothing of the base goes through here: that is SQLite's own VFS.
+//! [`os`] is the real file system; [`side`] is how it opens files. The simulated one (`sim`, tests
+//! only) defines what a crash may keep, lose or tear, and fails on demand. Nothing of the base goes
+//! through here: that is SQLite's own VFS.
 //!
 //! Deliberately absent: asynchronous operations, memory mapping, locks.
 
@@ -29,10 +30,11 @@ pub trait Storage: Debug + Send + Sync {
     /// Creates an empty file with the permission bits `mode`, in place of one that exists.
     fn create(&self, path: &Path, mode: u32) -> io::Result<Box<dyn StorageFile>>;
 
-    /// Whether something exists at `path`.
+    /// True if something exists at `path`.
     fn exists(&self, path: &Path) -> io::Result<bool>;
 
-    /// Names the file that stands at `path`, as [`StorageFile::identity`] does; a link is not followed.
+    /// Returns the identity of the file at `path`, as [`StorageFile::identity`] does. A link is not
+    /// followed.
     fn identity_at(&self, path: &Path) -> io::Result<Option<FileIdentity>>;
 
     /// Removes a file; the removal is durable after [`Storage::sync_dir_of`].
@@ -46,7 +48,7 @@ pub trait Storage: Debug + Send + Sync {
         None
     }
 
-    /// Opens the folder of `path`, so that it can be synced when nothing can be opened any more.
+    /// Opens the folder of `path`, so that it can be synced when nothing can be opened any longer.
     fn open_dir_of(&self, path: &Path) -> io::Result<Box<dyn Folder>>;
 
     /// Makes the creations, removals and renames in the folder of `path` durable.
@@ -72,15 +74,15 @@ pub trait StorageFile: Debug + Send + Sync {
     /// Returns when everything written before, and the length needed to read it, is on disk.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Its length in bytes, if this is the file that stands at `path` now.
+    /// Returns the file's length in bytes, if the file is at `path` now.
     fn len_at(&self, path: &Path) -> io::Result<Option<u64>>;
 
-    /// True if this is the file that stands at `path` now.
+    /// True if the file is at `path` now.
     fn is_at(&self, path: &Path) -> io::Result<bool> {
         self.len_at(path).map(|len| len.is_some())
     }
 
-    /// Tells it from every other file that exists at the same time.
+    /// Returns what tells the file from every other file that exists at the same time.
     fn identity(&self) -> io::Result<FileIdentity>;
 
     /// Length in bytes.

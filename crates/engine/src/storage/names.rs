@@ -1,13 +1,13 @@
-//! Names of the files beside a database, and how each of them begins.
+//! Names of the files next to a database, and their first bytes.
 
 use std::path::{Path, PathBuf};
 
-/// Name of the log beside the database file.
+/// Returns the name of the database's log.
 pub fn log_path(base: &Path) -> PathBuf {
     suffixed(base, "-plait")
 }
 
-/// Name of the shared memory file beside the database file.
+/// Returns the name of the database's shared memory file.
 pub fn shm_path(base: &Path) -> PathBuf {
     suffixed(base, "-plait-shm")
 }
@@ -18,7 +18,7 @@ pub(crate) fn suffixed(base: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Longest name of a database file to which the longest of what is appended to it can be: 255 bytes in all.
+/// Longest name of a database file that leaves room for the longest suffix: 255 bytes in all.
 pub const NAME_BYTES_MAX: usize = 255 - "-plait-super".len();
 
 /// First bytes of a log.
@@ -27,5 +27,5 @@ pub const LOG_MAGIC: [u8; 8] = *b"PlaitLog";
 pub const PAGES_MAGIC: [u8; 8] = *b"PlaitPgs";
 /// First word of a shared memory file.
 pub const SHARED_MEMORY_MAGIC: u64 = u64::from_le_bytes(*b"plaitshm");
-/// Size of a shared memory file, which nothing else has.
+/// Size of a shared memory file, which no other file has.
 pub const SHARED_MEMORY_BYTES: u64 = 189_554_688;

@@ -12,8 +12,9 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
 
 use super::{FileIdentity, Folder, Storage, StorageFile, side};
 
-/// A file's identity and length, for the log after each of its syncs. Its times are not asked for: Linux 6.13 and newer give a file whose
-/// times somebody has looked at new ones with the next write, which has to be stored and makes a sync half as slow again.
+/// Returns a file's identity and length, for the log after each of its syncs. It does not read the
+/// file's times: Linux 6.13 and newer give a file whose times were read new times at the next
+/// write. They have to be stored, and a sync takes half as long again.
 fn glance(folder: impl AsFd, path: &Path, how: AtFlags) -> io::Result<(FileIdentity, u64)> {
     let is = statx(folder, path, how, StatxFlags::INO | StatxFlags::SIZE)?;
     Ok(((makedev(is.stx_dev_major, is.stx_dev_minor), is.stx_ino), is.stx_size))
@@ -23,12 +24,12 @@ fn glance(folder: impl AsFd, path: &Path, how: AtFlags) -> io::Result<(FileIdent
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OsStorage;
 
-/// A file that somebody keeps open.
+/// A file that its owner keeps open.
 pub trait Kept: Deref<Target = File> + Debug + Send + Sync {
-    /// What was written to it is on disk when this returns.
+    /// Returns when everything written to the file before is on disk.
     ///
     /// # Errors
-    /// It may not be.
+    /// It may not be on disk.
     fn sync(&self) -> io::Result<()> {
         self.sync_data()
     }
@@ -81,7 +82,8 @@ impl Storage for OsStorage {
     fn file_size_limit(&self) -> Option<u64> {
         let mut limit =
             libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-        // SAFETY: `limit` is a valid place. A process that may not ask has none that is known.
+        // SAFETY: `limit` is a valid place. If the process may not read its limit, no limit is
+        // known.
         let asked = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
         (asked == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
     }

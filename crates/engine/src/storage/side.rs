@@ -1,26 +1,32 @@
-//! Opening, creating and removing the files beside a database: `-plait`, its draft, `-plait-shm`, `-plait-super`, `-plait-pages`.
+//! Opening, creating and removing the files next to a database: `-plait`, its draft, `-plait-shm`,
+//! `-plait-super`, `-plait-pages`.
 //!
-//! Whoever may write in the folder can put anything under these names: a link to a file of somebody else, a pipe, a
-//! file of their own. So nothing is believed but what the open descriptor says, and nothing of a file is changed
-//! before that. SQLite does much of this for its own side files; these are made and removed at every session.
+//! A user that may write in the folder can put anything under these names: a link to another user's
+//! file, a pipe, a file of their own. So only the open descriptor is trusted, and a file is not
+//! changed before it is checked. SQLite does much of this for its own side files; these are made
+//! and removed at every session.
 //!
 //! Invariants
-//! - SIDE-1 Symbolic links are not followed. That of the database itself is resolved before, by SQLite: side files stand
-//!   beside the file that it leads to.
-//! - SIDE-2 A file that was there is used only if it is a regular one, and of somebody who is trusted with the
-//!   database: its owner, this process's effective user, root; if its group may write it, a file of that
-//!   group; if everybody may, any; if it has an access control list, a file of whoever may write by that.
-//! - SIDE-6 A file with a second name (a hard link) may be anything of theirs. A log is read, and found to be one, before it is
-//!   written, so it may have one: folders are backed up in this way. Shared memory is filled whatever there was, so one with a
-//!   second name must have been shared memory before.
-//! - SIDE-3 Permissions and owner are given to a file that was created exclusively here, and to no other. Only the permissions of an
-//!   empty one of our own are put right as well: its creator may have died in between.
-//! - SIDE-4 A name is removed only while it is that of the file which is meant, where there is such a file.
-//! - SIDE-7 What holds something is written over or removed only if it begins as files of its name do, or with zeros, as one does whose
-//!   author was killed or lost power before he had come further. A log is read before it is written, and so says for itself what it is.
-//! - SIDE-5 Descriptors 0 to 2 are not used: a program that has closed them writes its messages there.
+//! - SIDE-1 Symbolic links are not followed. SQLite has resolved that of the database itself
+//!   before: side files are next to the file that it leads to.
+//! - SIDE-2 An existing file is used only if it is a regular one whose owner is trusted with the
+//!   database: the database's owner, this process's effective user, root; if its group may write
+//!   it, a file of that group; if all users may, any; if it has an access control list, a file of a
+//!   user or group that may write by it.
+//! - SIDE-6 A file with a second name (a hard link) may be any file of another user. A log may have
+//!   one, since it is read, and found to be a log, before it is written: folders are backed up in
+//!   this way. Shared memory is filled whatever it holds, so with a second name it must have been
+//!   shared memory before.
+//! - SIDE-3 Only a file created exclusively here is given permissions and an owner. An empty one of
+//!   our own is given permissions too: its creator may have died in between.
+//! - SIDE-4 A name is removed only while it is that of the intended file, if there is one.
+//! - SIDE-7 A file with content is overwritten or removed only if it begins as files of its name
+//!   do, or with zeros, as a file does whose author was killed or lost power early. A log is read
+//!   before it is written, so it identifies itself.
+//! - SIDE-5 Descriptors 0 to 2 are not used: a program that has closed them writes its messages
+//!   there.
 //!
-//! Deliberately absent: protection from those who may rename the database itself.
+//! Deliberately absent: protection from users who may rename the database itself.
 
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{Error, ErrorKind, Result};
@@ -33,29 +39,29 @@ use rustix::fs::IFlags;
 
 use super::names::{LOG_MAGIC, PAGES_MAGIC, SHARED_MEMORY_BYTES, SHARED_MEMORY_MAGIC};
 
-/// What the names of side files end in.
+/// Suffixes of side files.
 const SUFFIXES: [&str; 5] = [SHARED_MEMORY, DRAFT, REFERENCE, PAGES, "-plait"];
 const SHARED_MEMORY: &str = "-plait-shm";
 const DRAFT: &str = "-plait-new";
 const REFERENCE: &str = "-plait-super";
 const PAGES: &str = "-plait-pages";
-/// Why a file with something else in it is left alone.
+/// Why a file with other content is left alone.
 const NOT_OURS: &str = "it holds something that no such file holds: put it away";
-/// Not to be had by following a link, nor by waiting for the other end of a pipe.
+/// An open follows no link, and does not wait for the other end of a pipe.
 const FLAGS: i32 = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
-/// Attempts to open or create a file that others create and remove.
+/// Attempts to open or create a file that other processes create and remove.
 const TRIES: u32 = 100;
 
 fn refused(why: impl Into<String>) -> Error {
     Error::new(ErrorKind::PermissionDenied, why.into())
 }
 
-/// Why a file was refused (SIDE-1, SIDE-2), if that is what the error says.
+/// Returns why a file was refused (SIDE-1, SIDE-2), if the error is a refusal.
 pub fn refusal(e: &Error) -> Option<String> {
     (e.kind() == ErrorKind::PermissionDenied && e.raw_os_error().is_none()).then(|| e.to_string())
 }
 
-/// The database that a side file stands beside; `None` if it has no such name.
+/// Returns the database of a side file, `None` if the file has no such name.
 fn base_of(path: &Path) -> Option<PathBuf> {
     let name = path.as_os_str().as_bytes();
     let stem = SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix.as_bytes()))?;
@@ -66,7 +72,7 @@ fn base_metadata(path: &Path) -> Option<Metadata> {
     std::fs::metadata(base_of(path)?).ok()
 }
 
-/// Opens a side file that is there, for reading and, if `write`, for writing.
+/// Opens an existing side file, for reading and, if `write`, for writing.
 ///
 /// # Errors
 /// Those of the system, and a [`refusal`].
@@ -82,7 +88,7 @@ pub fn open(path: &Path, write: bool) -> Result<File> {
     if !meta.is_file() {
         return Err(refused("it is not a regular file"));
     }
-    // A name of ours; SQLite's WAL is opened here as well, to be synced.
+    // A side file of ours. SQLite's WAL is opened here as well, to be synced.
     if let Some(base) = base_of(path) {
         if meta.nlink() > 1 && is_filled_unseen(path) && !was_shared_memory(&file)? {
             return Err(refused(
@@ -96,22 +102,22 @@ pub fn open(path: &Path, write: bool) -> Result<File> {
     Ok(file)
 }
 
-/// True if whoever opens the file writes to it without a look at what it holds.
+/// True if a process that opens the file writes to it without looking at its content.
 fn is_filled_unseen(path: &Path) -> bool {
     path.as_os_str().as_bytes().ends_with(SHARED_MEMORY.as_bytes())
 }
 
-/// True if a session of this boot or another has begun in the file (layout.rs).
+/// True if a session has begun in the file, in this boot or an earlier one (layout.rs).
 fn was_shared_memory(file: &File) -> Result<bool> {
     let mut first = [0; 8];
     let n = file.read_at(&mut first, 0)?;
     Ok(n == first.len() && u64::from_ne_bytes(first) == SHARED_MEMORY_MAGIC)
 }
 
-/// SIDE-7.
+/// SIDE-7: true if the content of the file is that of a file with its name.
 ///
 /// # Errors
-/// Those of reading it.
+/// Those of reading the file.
 pub fn is_ours(file: &File, path: &Path) -> Result<bool> {
     let mut first = [0; 8];
     let n = file.read_at(&mut first, 0)?;
@@ -121,7 +127,7 @@ pub fn is_ours(file: &File, path: &Path) -> Result<bool> {
     let kind = SUFFIXES.into_iter().find(|suffix| name.ends_with(suffix.as_bytes()));
     Ok(first.iter().all(|byte| *byte == 0)
         || match kind {
-            // Damaged, it still has a size that nothing else has.
+            // A damaged one still has a size that no other file has.
             Some(SHARED_MEMORY) => {
                 begins(&SHARED_MEMORY_MAGIC.to_ne_bytes())
                     || file.metadata()?.len() == SHARED_MEMORY_BYTES
@@ -146,8 +152,8 @@ fn check_owner(meta: &Metadata, base: &Metadata, base_path: &Path) -> Result<()>
     )))
 }
 
-/// True if the access control list of the database lets the owner or the group of `meta` write (acl(5); the kernel's form is
-/// a version and entries of a kind, permissions and an id).
+/// True if the access control list of the database lets the owner or the group of `meta` write.
+/// (acl(5). The kernel's form is a version, then entries of a kind, permissions and an id.)
 fn is_listed_writer(base_path: &Path, meta: &Metadata) -> bool {
     let mut bytes = vec![0; 1 << 16];
     let Ok(n) = rustix::fs::getxattr(base_path, "system.posix_acl_access", &mut bytes) else {
@@ -169,10 +175,11 @@ fn is_listed_writer(base_path: &Path, meta: &Metadata) -> bool {
     !is_masked && entries.iter().any(|&(kind, may, id)| is_them(kind, id) && may & write != 0)
 }
 
-/// Creates a side file that is not there, with the permission bits `mode` and, for root, the owner of the database.
+/// Creates a side file with the permission bits `mode`, and the owner and group of the database as
+/// far as this process may give them.
 ///
 /// # Errors
-/// Those of the system; `AlreadyExists` for anything that stands there, a link among it.
+/// Those of the system; `AlreadyExists` if anything is there, a link included.
 pub fn create(path: &Path, mode: u32) -> Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -223,7 +230,7 @@ pub fn open_or_create(path: &Path) -> Result<File> {
     Err(refused("it appears and disappears"))
 }
 
-/// True if `path` is the name of this very file.
+/// True if `path` is the name of this file.
 pub fn is_named(file: &File, path: &Path) -> bool {
     match (std::fs::symlink_metadata(path), file.metadata()) {
         (Ok(a), Ok(b)) => a.ino() == b.ino() && a.dev() == b.dev(),
@@ -231,13 +238,13 @@ pub fn is_named(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Removes the name of a file, if it is still its name (SIDE-4).
+/// Removes the file's name, if that is still its name (SIDE-4).
 pub fn remove(file: &File, path: &Path) -> Result<()> {
     if is_named(file, path) { std::fs::remove_file(path) } else { Ok(()) }
 }
 
-/// Removes the draft of a log: of a process that died, or what has been put in its place but a file with content of its own (SIDE-7). A link
-/// goes, and not what it leads to.
+/// Removes the draft of a log that a dead process left, or what is in its place, except a file with
+/// other content (SIDE-7). Of a link it removes the link, not its target.
 ///
 /// # Errors
 /// Those of the system, and a [`refusal`].
@@ -256,12 +263,13 @@ pub fn remove_draft(path: &Path) -> Result<()> {
     if is_ours(&file, path)? { remove(&file, path) } else { Err(refused(NOT_OURS)) }
 }
 
-/// True of the name under which a log is drafted.
+/// True if `path` is the name of a log's draft.
 pub fn is_draft(path: &Path) -> bool {
     path.as_os_str().as_bytes().ends_with(DRAFT.as_bytes())
 }
 
-/// As the umask may have narrowed it: whoever may open the database may open both.
+/// Gives a file the mode that the umask may have narrowed: a user that may open the database may
+/// open its side files.
 fn give_mode(file: &File, mode: u32) {
     if file.metadata().is_ok_and(|m| m.mode() & 0o777 != mode) {
         // A file system without permissions is no reason to stop.
@@ -269,7 +277,8 @@ fn give_mode(file: &File, mode: u32) {
     }
 }
 
-/// Only root can give a file away; others can give it to a group that they belong to.
+/// Gives a file the owner and group of the database. Only root can give a file away; others can
+/// give it to a group of theirs.
 fn give_owner_of(base: &Metadata, file: &File) {
     let Ok(meta) = file.metadata() else { return };
     let is_root = rustix::process::geteuid().is_root();
@@ -280,8 +289,8 @@ fn give_owner_of(base: &Metadata, file: &File) {
     }
 }
 
-/// Where a file system writes changes to new places (btrfs), asks it not to for this empty file: else writing to space that was
-/// allocated can fail. Others do not know the flag.
+/// Switches off copy-on-write for this empty file (btrfs): with it, a write to allocated space can
+/// fail. Other file systems do not know the flag.
 fn overwrite_in_place(file: &File) {
     if let Ok(flags) = rustix::fs::ioctl_getflags(file) {
         let _ = rustix::fs::ioctl_setflags(file, flags | IFlags::NOCOW);
@@ -391,7 +400,7 @@ mod tests {
             eprintln!("skipped: the file system has no access control lists");
             return;
         }
-        // With a list these bits of the mode are its mask.
+        // With a list the group bits of the mode are its mask.
         let gid = std::fs::metadata(&base).expect("there").gid();
         assert_eq!(gid, alice);
         open_or_create(&side).expect("he may write the database");

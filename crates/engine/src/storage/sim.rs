@@ -1,24 +1,25 @@
 //! A file system in memory that crashes and fails on demand.
 //!
 //! What a crash ([`SimStorage::crash`]) may do, each choice drawn from the seed:
-//! - every 512-byte sector written since the last successful sync of its file has any of the contents
-//!   that it had since then, or a mixture: the first k bytes of one and the rest of an older one. A
+//! - every 512-byte sector written since the last successful sync of its file has any of its
+//!   contents since then, or a mixture: the first k bytes of one and the rest of an older one. A
 //!   sector never holds bytes that were not written to it, and sectors do not depend on each other;
 //! - the length of a file is the last synced one or the newest;
 //! - of the creations, removals and renames since the last `sync_dir_of`, a prefix survives.
 //!
-//! So damage of a neighbouring sector, or of a synced one that is written again with equal bytes, is not
-//! simulated: Plait relies on storage that leaves those alone (as SQLite's POWERSAFE_OVERWRITE does).
+//! So damage of a neighbouring sector, or of a synced one that is rewritten with equal bytes, is
+//! not simulated: Plait relies on storage that leaves those alone (as SQLite's POWERSAFE_OVERWRITE
+//! does).
 //!
-//! What an injected failure ([`SimStorage::fail`]) does: the n-th operation of that kind from then on
-//! fails with the given errno, once or for ever. A failing write has written a prefix. After a failing
-//! sync the file still reads as written, but what was dirty is never written to the disk by later syncs
-//! unless written again (what Linux does).
+//! What an injected failure ([`SimStorage::fail`]) does: the n-th operation of that kind from then
+//! on fails with the given errno, once or for ever. A failing write has written a prefix. After a
+//! failing sync the file still reads as written, but later syncs do not write the dirty sectors to
+//! the disk unless they are written again (as Linux).
 //!
-//! [`SimStorage::watch`] calls a test at every operation that changes something, before it takes effect, so that it can
-//! look at the crash in the middle of anything.
+//! [`SimStorage::watch`] calls a test before every operation that changes something, so that the
+//! test can look at a crash at any point.
 //!
-//! Opened handles stay usable after `crash`, but belong to the world before it.
+//! Open handles stay usable after `crash`, but belong to the world before it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -74,7 +75,7 @@ impl Control {
 struct FileState {
     now: Vec<u8>,
     disk: Vec<u8>,
-    /// Contents of each dirty sector since the last sync, oldest first; the synced one is in `disk`.
+    /// Contents of each dirty sector since the last sync, oldest first. `disk` has the synced one.
     dirty: BTreeMap<usize, Vec<Vec<u8>>>,
 }
 
@@ -180,7 +181,7 @@ impl SimStorage {
         SimStorage::default()
     }
 
-    /// What is found after a power cut now.
+    /// Returns what a power cut now would leave.
     pub fn crash(&self, seed: u64) -> SimStorage {
         let mut rng = StdRng::seed_from_u64(seed);
         let guard = locked(&self.names);
@@ -209,19 +210,20 @@ impl SimStorage {
         *locked(&self.watch.0) = None;
     }
 
-    /// Makes the `nth` (from 1, counted from now) operation of the kind fail, and all later ones if `for_ever`.
+    /// Makes the `nth` operation of the kind fail (from 1, counted from now), and all later ones if
+    /// `for_ever`.
     pub fn fail(&self, op: SimOp, nth: u64, errno: i32, for_ever: bool) {
         let mut control = locked(&self.control);
         let done = control.counts.get(&op).copied().unwrap_or(0);
         control.faults.insert(op, Fault { nth: done + nth, errno, for_ever });
     }
 
-    /// Ends all injected failures: the space is back.
+    /// Ends all injected failures. The capacity stays.
     pub fn heal(&self) {
         locked(&self.control).faults.clear();
     }
 
-    /// A disk on which no file can grow beyond `bytes`; what is allocated can be written.
+    /// Limits the disk: no file can grow beyond `bytes`. What is allocated can be written.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         locked(&self.control).capacity = bytes;
     }
@@ -231,7 +233,7 @@ impl SimStorage {
         locked(&self.control).counts.get(&op).copied().unwrap_or(0)
     }
 
-    /// Changes a file behind everybody's back, durably.
+    /// Changes a file durably, outside its handles.
     pub fn tamper(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
         let guard = locked(&self.names);
         let mut state = locked(guard.0.get(path).expect("the file to tamper with"));

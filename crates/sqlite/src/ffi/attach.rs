@@ -25,7 +25,8 @@ use super::codes::{
 use super::types::{PlBaseOps, PlConn, PlWait, with_wait};
 use super::{caught, end, text, unwound, with, with_memory};
 
-/// Runs `f` behind the guard, where no database can be poisoned yet. The thread cannot be cancelled meanwhile.
+/// Runs `f` behind the guard, where there is no database to poison yet. The thread cannot be
+/// cancelled during the call.
 fn told<T>(name: &'static str, f: impl FnOnce() -> Result<T>) -> Result<T> {
     let _uncancelled = Uncancelled::begin();
     caught(name, f).unwrap_or_else(|| {
@@ -37,7 +38,7 @@ fn told<T>(name: &'static str, f: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// Runs `f` without a connection, putting an error's sentence into `*message`.
+/// Runs `f` without a connection, and stores an error's sentence in `*message`.
 ///
 /// # Safety
 /// `message` points to writable memory for one pointer.
@@ -50,7 +51,8 @@ unsafe fn without_conn(
         Ok(()) => SQLITE_OK,
         Err(e) => {
             let text = text(&e.to_string());
-            // SAFETY: strdup copies a C string; pl_free releases it. `message` is writable by contract.
+            // SAFETY: strdup copies a C string; pl_free releases it. `message` is writable
+            // by contract.
             unsafe { *message = libc::strdup(text.as_ptr()) };
             codes::of(&e)
         }
@@ -124,7 +126,7 @@ pub unsafe extern "C" fn pl_detach(conn: *mut PlConn) {
     }
 }
 
-/// A database that this process leaves, for a connection that has ended.
+/// A database that this process leaves, after the connection has ended.
 pub struct PlLeaving(Arc<Database>);
 
 /// See engine.h.
@@ -241,7 +243,7 @@ pub unsafe extern "C" fn pl_belongs(
     let file = unsafe { std::slice::from_raw_parts(file, FIRST_BYTES) };
     let fits = told("pl_belongs", || {
         let pages: Option<Vec<_>> = wal.chunks_exact(FIRST_BYTES).map(FirstPage::parse).collect();
-        // A page 1 in the WAL that is none: SQLite has its own words for that.
+        // An invalid page 1 in the WAL: SQLite reports that itself.
         Ok(pages.is_none_or(|pages| belongs(FirstPage::parse(file), &pages, brought != 0)))
     });
     fits.map_or_else(|e| codes::of(&e), |fits| if fits { SQLITE_OK } else { PL_MISFIT })
@@ -286,11 +288,12 @@ pub unsafe extern "C" fn pl_claim(wal_index: c_int) -> c_int {
         }
         Ok(if locks::is_claimed_elsewhere(&file)? { SQLITE_BUSY } else { SQLITE_OK })
     };
-    // Where there are no locks, joining says so.
+    // On a system without these locks joining reports it.
     told("pl_claim", || Ok(company().unwrap_or(SQLITE_IOERR))).unwrap_or(SQLITE_IOERR)
 }
 
-/// Whether a variable of the environment has a value, asked once; as engine.h wants it.
+/// Returns SQLITE_OK if a variable of the environment has this value, else SQLITE_DONE. Reads the
+/// variable once.
 fn says(answer: &OnceLock<bool>, variable: &str, value: &str) -> c_int {
     let says = answer.get_or_init(|| std::env::var_os(variable).is_some_and(|v| v == value));
     if *says { SQLITE_OK } else { SQLITE_DONE }
@@ -377,7 +380,8 @@ pub unsafe extern "C" fn pl_disable_begin(conn: *mut PlConn, wait: *const PlWait
         with(conn, "pl_disable_begin", |c| {
             refuse_company(c.database())?;
             with_wait(wait, |w| c.exclusive_begin(w))?;
-            // Someone may have come while everything was merged; from here on nobody comes until the mode is left.
+            // A connection may have joined during the merge; from here on none joins until the mode
+            // is left.
             let left = attach::begin_leaving(c.database()).and_then(|()| c.database().retire_log());
             if let Err(e) = left {
                 c.exclusive_end(false, false);

@@ -32,16 +32,17 @@ pub struct Opener {
     pub ops: &'static PlBaseOps,
 }
 
-/// A file that a handle of SQLite's has open too.
+/// A file that a handle of SQLite's also has open.
 struct LentFile {
     file: ManuallyDrop<File>,
     lent: *mut c_void,
     ops: &'static PlBaseOps,
 }
 
-// SAFETY: the shim gives back from any thread, under a mutex; nothing else is done with the pointer.
+// SAFETY: the shim's give-back works from any thread, under a mutex; nothing else is done with
+// the pointer.
 unsafe impl Send for LentFile {}
-// SAFETY: as above; a shared one is only read and written as a file.
+// SAFETY: see `Send`; a shared file is only read and written.
 unsafe impl Sync for LentFile {}
 
 impl fmt::Debug for LentFile {
@@ -122,7 +123,7 @@ impl BaseOpener for Opener {
         if fd < 0 {
             return None;
         }
-        // SAFETY: it is open until it is given back, and closed by nobody here.
+        // SAFETY: it is open until it is given back; nothing here closes it.
         let file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
         Some(Box::new(OsFile(LentFile { file, lent, ops: self.ops })))
     }
@@ -142,7 +143,8 @@ impl CBase {
         if code == PL_MISFIT {
             return Err(Error::Replaced(self.path.clone()));
         }
-        // SAFETY: the handle is open; the result is null or a C string valid until the next call on it.
+        // SAFETY: the handle is open; the result is null or a C string valid until the next call
+        // on it.
         let message = unsafe { (self.ops.x_errmsg)(self.handle) };
         let why = if message.is_null() || code == SQLITE_NOMEM {
             "out of memory".into()

@@ -24,10 +24,11 @@ unsafe fn fill(
     let mut vec = ManuallyDrop::new(if buf.p.is_null() {
         Vec::new()
     } else {
-        // SAFETY: pointer and capacity are those of the vector that was left here; length 0 needs no bytes.
+        // SAFETY: pointer and capacity are those of the vector that was left here; length 0 needs
+        // no bytes.
         unsafe { Vec::from_raw_parts(buf.p, 0, buf.n_alloc as usize) }
     });
-    // Nothing is shared here that a panic could have left half done.
+    // A panic can leave nothing shared half done here.
     let code = caught(name, || f(&mut vec)).unwrap_or(SQLITE_IOERR);
     *buf = PlBuf { p: vec.as_mut_ptr(), n: vec.len() as u32, n_alloc: vec.capacity() as u32 };
     if buf.n_alloc == 0 {
@@ -36,7 +37,7 @@ unsafe fn fill(
     code
 }
 
-/// False without memory for the key, and for the longest text as UTF-8.
+/// Reserves memory for the key, and for the longest text as UTF-8. False if there is none.
 fn has_room(out: &mut Vec<u8>, key_bytes: usize, text_bytes: usize, enc: TextEncoding) -> bool {
     let transcoded = if enc == TextEncoding::Utf8 { 0 } else { text_bytes / 2 * 3 };
     out.try_reserve(key_bytes).is_ok() && memory::expect::<u8>(transcoded).is_ok()
@@ -88,7 +89,7 @@ pub unsafe extern "C" fn pl_encode_record(
     }
 }
 
-/// A value as C describes it.
+/// Converts a value that C describes.
 ///
 /// # Safety
 /// Text and blob ranges are readable while the result is used.

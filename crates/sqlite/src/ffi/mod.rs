@@ -1,24 +1,26 @@
 //! The engine as the C shim sees it: `csrc/engine.h`, implemented.
 //!
-//! One shape for every function. What can fail returns a SQLite result code and puts what it found behind
-//! a pointer: SQLITE_OK, SQLITE_DONE if there is nothing, or an error, whose sentence is kept for `pl_errmsg`.
-//! What ends or gives back returns nothing.
+//! Every function has one shape. A function that can fail returns a SQLite result code and stores
+//! what it found behind a pointer: SQLITE_OK, SQLITE_DONE if there is nothing, or an error, whose
+//! sentence is kept for `pl_errmsg`. A function that ends or releases something returns nothing.
 //!
-//! Invariant: a panic is never an answer. The guard turns it into SQLITE_IOERR, poisons the database for everybody,
-//! and marks the connection as broken: what the panic left half done is not looked at again. From then on
-//! every call on it fails alike, except those that end things.
+//! Invariant: a panic is never taken for a result. The guard turns it into SQLITE_IOERR, poisons
+//! the database for all connections, and marks the connection as broken: no call looks at what the
+//! panic left half done. From then on every call on the connection fails alike, except those that
+//! end things.
 //!
-//! Threads: a `PlConn` is used by one thread at a time (SQLite's connection
-//! mutex), which is what makes the `&mut` below sound.
+//! Threads: one thread at a time uses a `PlConn` (SQLite's connection mutex), which makes the
+//! `&mut` below sound.
 //!
-//! Forks: a child ends nothing and gives nothing back of what it has inherited, which is its parent's, and is refused all that may write
-//! or wait: `end` and `with` see to it.
+//! Forks: what a child has inherited is its parent's. The child ends and releases none of it, and
+//! calls that may write or wait are refused: `end` and `with` check that.
 //!
-//! Cancellation (`pthread_cancel`) is off in every call that may write, wait or open files: `with`, `end`, and what says so itself.
-//! Calls that touch only memory have no place where a thread could end, and are made once a row: `with_memory`, `look`.
+//! Cancellation (`pthread_cancel`) is off in every call that may write, wait or open files: `with`,
+//! `end`, and functions that turn it off themselves. Calls that touch only memory have no
+//! cancellation point and run once a row: `with_memory`, `look`.
 //!
-//! Most blocks hold two operations: the guarded call and, in its closure, a pointer of C's that engine.h
-//! describes in the same sentence. They share one proof.
+//! Most blocks hold two operations: the guarded call and, in its closure, a pointer of C's that
+//! engine.h describes in the same sentence. They share one proof.
 #![allow(unsafe_code)]
 #![allow(clippy::multiple_unsafe_ops_per_block)]
 
@@ -48,16 +50,17 @@ use plait_engine::txn::Conn;
 
 pub use types::PlConn;
 
-/// What is said of a panic.
+/// The error text of a panic.
 const PANICKED: &str = "internal error: the engine panicked; close every connection to recover";
 
-/// The guard: `None` if `f` panicked. Whoever calls it sees to it that nobody looks again at what the panic may have left half done.
+/// The guard: `None` if `f` panicked. Its caller makes sure that no later call looks at what the
+/// panic may have left half done.
 #[inline(always)]
 fn unwound<T>(f: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(f)).ok()
 }
 
-/// The same for the C function `name`, in which tests let it panic.
+/// The guard for the C function `name`, in which tests let it panic.
 #[inline(always)]
 fn caught<T>(name: &'static str, f: impl FnOnce() -> T) -> Option<T> {
     unwound(|| {
@@ -68,8 +71,8 @@ fn caught<T>(name: &'static str, f: impl FnOnce() -> T) -> Option<T> {
 
 /// Runs `f` behind the guard, on the connection behind `conn`.
 ///
-/// # Safety
-/// `conn` came from `pl_attach`, was not detached, and is used by this thread alone during the call.
+/// # Safety `conn` came from `pl_attach`, was not detached, and is used by this thread alone during
+/// the call.
 #[inline(always)]
 unsafe fn guard(
     conn: *mut PlConn,
@@ -87,8 +90,8 @@ unsafe fn guard(
     }
 }
 
-/// Runs `f` on the connection behind `conn`, and keeps the sentence of its error; the thread cannot be cancelled
-/// meanwhile.
+/// Runs `f` on the connection behind `conn`, and keeps the sentence of its error. The thread cannot
+/// be cancelled during the call.
 ///
 /// # Safety
 /// As for [`guard`].
@@ -102,7 +105,7 @@ unsafe fn with(
     unsafe { with_memory(conn, name, |c| c.database().check_fork().and_then(|()| f(c))) }
 }
 
-/// The same for an `f` that makes no system call that waits.
+/// Like [`with`], for an `f` that makes no system call that waits.
 ///
 /// # Safety
 /// As for [`guard`].
@@ -120,7 +123,7 @@ unsafe fn with_memory(
     }
 }
 
-/// Runs `f`, which looks something up and knows no errors: the calls of every row.
+/// Runs `f`, which looks something up and cannot fail: the calls of every row.
 ///
 /// # Safety
 /// As for [`guard`].
@@ -130,8 +133,8 @@ unsafe fn look(conn: *mut PlConn, name: &'static str, f: impl FnOnce(&mut Conn) 
     unsafe { guard(conn, name, |c| f(&mut c.conn)) }
 }
 
-/// Runs `f`, which ends something or gives it back: also on a broken connection. What fails in it is reported by
-/// the next call. The thread cannot be cancelled meanwhile.
+/// Runs `f`, which ends or releases something, also on a broken connection. The next call reports
+/// its failure. The thread cannot be cancelled during the call.
 ///
 /// # Safety
 /// As for [`guard`].
@@ -148,7 +151,7 @@ unsafe fn end(conn: *mut PlConn, name: &'static str, f: impl FnOnce(&mut Conn)) 
 }
 
 impl PlConn {
-    /// Keeps what is to be said of an error, and returns its code.
+    /// Keeps the sentence of an error, and returns its code.
     #[cold]
     fn fail(&mut self, e: &Error) -> c_int {
         self.is_conflict = matches!(e, Error::Conflict(_));
@@ -156,7 +159,7 @@ impl PlConn {
         codes::of(e)
     }
 
-    /// A test lets the call fail with this code.
+    /// Fails the call with this code, for a test.
     #[cold]
     fn fail_as_planted(&mut self, code: c_int) -> c_int {
         self.is_conflict = false;
@@ -164,7 +167,7 @@ impl PlConn {
         code
     }
 
-    /// After a panic: everybody is told, and nobody waits for what this connection holds.
+    /// After a panic: informs all connections, and no connection waits for what this one holds.
     #[cold]
     fn break_down(&mut self) -> c_int {
         self.is_broken = true;

@@ -12,7 +12,7 @@ use super::types::{PlConn, PlEntry, PlIter, PlRowid};
 use super::{bytes, look};
 use crate::key::encode_rowid;
 
-/// The code of an answer that says whether there is something.
+/// Returns SQLITE_OK or SQLITE_DONE.
 fn found(is_there: bool) -> c_int {
     if is_there { SQLITE_OK } else { SQLITE_DONE }
 }
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn pl_get(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_iter_new(conn: *mut PlConn, root: u32, out: *mut *mut PlIter) -> c_int {
     let root = Root::new(root);
-    // SAFETY: engine.h: `out` is writable, and holds null or an iterator that nobody uses.
+    // SAFETY: engine.h: `out` is writable, and holds null or an iterator that is not in use.
     unsafe {
         look(conn, "pl_iter_new", |_| {
             match (*out).as_mut() {
@@ -99,10 +99,10 @@ pub unsafe extern "C" fn pl_iter_free(iter: *mut PlIter) {
     }
 }
 
-/// Moves an iterator and reports where it is.
+/// Moves an iterator and stores the entry that it is on.
 ///
-/// # Safety
-/// As engine.h says: `iter` and its connection are alive and used by this thread alone; `out` is writable.
+/// # Safety As engine.h says: `iter` and its connection are alive and used by this thread alone;
+/// `out` is writable.
 unsafe fn step(
     iter: *mut PlIter,
     name: &'static str,
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn pl_iter_skipped(iter: *mut PlIter) -> c_int {
     unsafe { look(iter.conn, "pl_iter_skipped", end) }
 }
 
-/// Notes what was read.
+/// Records a read.
 ///
 /// # Safety
 /// As engine.h says.

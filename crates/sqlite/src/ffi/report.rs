@@ -1,10 +1,13 @@
-//! What `plait run` wants to know: which programs took the library in, whether it opened a database in any of them, and which it wrote in another
-//! mode than concurrent.
+//! Reports for `plait run`: which programs loaded the library, whether it opened a database in any
+//! of them, and which databases it wrote in another mode than concurrent.
 //!
-//! PLAIT_RUN_REPORT names a file. Each process that loads the library appends the path of its program, and, once, that it has
-//! opened a database, and that it has closed one in concurrent mode; and, as it closes it, the path of one that it has written in another mode:
-//! see [`LOADED`], [`OPENED`], [`CONCURRENT`] and [`WRITTEN`]. A program that ends without closing a database tells nothing of it. Each record is one write and ends in a zero byte. Without the variable, and where
-//! the file cannot be written, nothing happens. Nor does a panic here end a program: it may come before its `main`.
+//! PLAIT_RUN_REPORT names a file. Each process that loads the library appends records there: the
+//! path of its program; once, that it has opened a database; once, that it has closed one in
+//! concurrent mode; and, as it closes it, the path of a database that it has written in another
+//! mode. See [`LOADED`], [`OPENED`], [`CONCURRENT`] and [`WRITTEN`]. A program that ends without
+//! closing a database reports nothing of that database. Each record is one write and ends in a zero
+//! byte. Without the variable, and where the file cannot be written, nothing happens. Nor does a
+//! panic here end a program: it may come before its `main`.
 
 use std::ffi::{CStr, c_char};
 use std::fs::File;
@@ -14,7 +17,7 @@ use std::sync::{Mutex, Once};
 
 use super::caught;
 
-/// Names the file.
+/// The variable that names the file.
 pub const VARIABLE: &str = "PLAIT_RUN_REPORT";
 /// Begins the record of a program; its path follows.
 pub const LOADED: &[u8] = b"loaded ";
@@ -24,7 +27,7 @@ pub const OPENED: &[u8] = b"opened";
 pub const CONCURRENT: &[u8] = b"concurrent";
 /// Begins the record of a database that was written in another mode; its path follows.
 pub const WRITTEN: &[u8] = b"written ";
-/// Databases that one process tells of.
+/// Databases that one process reports at most.
 const WRITTEN_MAX: usize = 8;
 
 fn append(what: impl FnOnce() -> Option<Vec<u8>>) {
@@ -33,12 +36,12 @@ fn append(what: impl FnOnce() -> Option<Vec<u8>>) {
         return;
     };
     line.push(0);
-    // Nobody can be told, and nothing depends on it.
+    // A failure cannot be reported, and nothing depends on it.
     let _ = file.write_all(&line);
 }
 
 fn record(name: &'static str, what: impl FnOnce() -> Option<Vec<u8>>) {
-    // After a panic a record is missing.
+    // A panic costs one record.
     let _ = caught(name, || append(what));
 }
 
@@ -78,7 +81,7 @@ pub unsafe extern "C" fn pl_report_written(path: *const c_char) {
     // SAFETY: the caller's contract.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     record("pl_report_written", || {
-        // A lock that a fork may have left taken is not waited for.
+        // Does not wait: a fork may have left the lock taken.
         let mut told = TOLD.try_lock().ok()?;
         if told.len() >= WRITTEN_MAX || told.iter().any(|other| other == path) {
             return None;

@@ -1,4 +1,4 @@
-//! Tickets: what of a connection's commits is on disk.
+//! Tickets: which of a connection's commits are on disk.
 
 use std::os::raw::c_int;
 use std::time::Duration;

@@ -293,7 +293,8 @@ pub unsafe extern "C" fn pl_new_rowid(
         with_memory(conn, "pl_new_rowid", |c| {
             c.note_greatest_key(Root::new(root), visible_max.map(encode_rowid));
             let rowid = c.new_rowid(Root::new(root), stock);
-            // That it is free is read, too: whatever the counter says, nobody's row is overwritten (TXN-3).
+            // That the rowid is free counts as read, too: whatever the counter says, no other
+            // transaction's row is overwritten (TXN-3).
             c.read_point(Root::new(root), &encode_rowid(rowid));
             *out = rowid;
             Ok(SQLITE_OK)
@@ -533,7 +534,8 @@ pub unsafe extern "C" fn pl_exclusive_replay(
         tombstone: 0,
         maximum: 0,
     };
-    // SAFETY: engine.h: the callbacks may be called with their context; the entry lives through the call.
+    // SAFETY: engine.h: the callbacks may be called with their context; the entry lives through
+    // the call.
     let write = |root: Root, e: &PlEntry| unsafe { x_write(ctx, root.get(), e) };
     let step = |replay: Replay<'_>| {
         let code = match replay {

@@ -21,11 +21,11 @@ pub struct PlConn {
     pub(super) conn: Conn,
     pub(super) error: CString,
     pub(super) is_conflict: bool,
-    /// A call on it has panicked: only what ends things is still done.
+    /// A call on the connection has panicked: only calls that end things still run.
     pub(super) is_broken: bool,
 }
 
-/// Ordered walk over the overlay of one root.
+/// An ordered walk over the overlay of one root.
 pub struct PlIter {
     pub(super) conn: *mut PlConn,
     pub(super) iter: OverlayIter,
@@ -140,10 +140,10 @@ pub struct PlWait {
     pub ctx: *mut c_void,
 }
 
-/// Runs `f` with the wait that C described; no description means: do not wait.
+/// Runs `f` with the wait that C described; a null pointer means: do not wait.
 ///
-/// # Safety
-/// `wait` is null or points to a PlWait whose callbacks may be called with its context during the call.
+/// # Safety `wait` is null or points to a PlWait whose callbacks may be called with its context
+/// during the call.
 pub(super) unsafe fn with_wait<T>(wait: *const PlWait, f: impl FnOnce(&mut Wait<'_>) -> T) -> T {
     // SAFETY: the caller's contract.
     let Some(w) = (unsafe { wait.as_ref() }) else {

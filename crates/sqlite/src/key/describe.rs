@@ -1,13 +1,15 @@
-//! Keys for people: what a key says of its values, for the texts of conflicts.
+//! Keys for people: the values of a key, for the texts of conflicts.
 //!
-//! A key is no record: NOCASE text is folded, RTRIM text has lost its spaces, 1 and 1.0 are one. It tells which row is meant all the same.
+//! A key is no record: NOCASE text is folded, RTRIM text has lost its spaces, 1 and 1.0 are one.
+//! Even so it says which row is meant.
 
 use std::fmt::Write as _;
 
 use super::{TAG_BLOB, TAG_NULL, TAG_NUMBER, TAG_TEXT, TextEncoding, number, text};
 
-/// The values of an index key as SQL literals in parentheses, the rowid last where the index needs it to tell its entries apart. A key that is
-/// cut off ends in "...", and so does what is no key.
+/// Returns the values of an index key as SQL literals in parentheses, the rowid last where the
+/// index needs it to tell its entries apart. A key that is cut off ends in "...", and so do bytes
+/// that are no key.
 ///
 /// ```
 /// use plait_sqlite::key::{Value, COLL_BINARY, TextEncoding, describe, encode_values};
@@ -37,7 +39,7 @@ pub fn describe(key: &[u8], encoding: TextEncoding) -> String {
     out
 }
 
-/// Appends the first field; its bytes, unless it is cut off.
+/// Appends the first field and returns its bytes, unless it is cut off.
 fn describe_field(field: &[u8], encoding: TextEncoding, out: &mut String) -> Option<usize> {
     match field[0] {
         TAG_NULL => {

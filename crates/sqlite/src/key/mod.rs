@@ -1,31 +1,33 @@
-//! Keys as bytes: rowids and index records so encoded that `memcmp` orders them as SQLite does.
+//! Keys as bytes: rowids and index records, encoded so that `memcmp` orders them as SQLite does.
 //!
 //! # Layout
-//! A table key is the rowid, eight bytes big-endian with the sign bit flipped. An index key is its fields, one after
-//! the other; each is
+//! A table key is the rowid, eight bytes big-endian with the sign bit flipped. An index key is its
+//! fields, one after the other. Each field is
 //!
 //! ```text
 //! NULL    10
 //! number  20 | ordered bits of the largest double <= value (8) | value - that double (2)
 //! text    30 | text under its collation, 00 as 00 ff | 00 00
-//!            NOCASE only, when the text holds a NUL: folded text before it | 00 01 | length of all (4)
+//!            NOCASE only, when the text holds a NUL:
+//!            folded text before it | 00 01 | length of all (4)
 //! blob    40 | bytes, 00 as 00 ff | 00 00
 //! ```
 //!
 //! and every byte of a DESC field is inverted.
 //!
 //! # Invariants
-//! - KEY-1 Two records compare as their encodings do, field for field as `sqlite3VdbeRecordCompare` compares them.
-//! - KEY-2 No encoding of a field is a proper prefix of another of the same column: so the first n fields of a
-//!   record are a byte prefix of its key, and only of keys that agree in those fields.
-//! - KEY-3 What SQLite holds to be equal (1 and 1.0, 'a' and 'A' under NOCASE) encodes alike. The record itself,
-//!   kept beside the key, tells them apart.
+//! - KEY-1 Two records compare as their encodings do, field for field as `sqlite3VdbeRecordCompare`
+//!   compares them.
+//! - KEY-2 No encoding of a field is a proper prefix of another of the same column: so the first n
+//!   fields of a record are a byte prefix of its key, and only of keys that agree in those fields.
+//! - KEY-3 Values that are equal to SQLite (1 and 1.0, 'a' and 'A' under NOCASE) encode alike. The
+//!   record itself, stored with the key, tells them apart.
 //!
 //! # Threads
 //! Pure functions.
 //!
 //! # Deliberately absent
-//! Decoding of index keys to what was encoded, and collations of the application.
+//! Decoding of index keys to the encoded values, and collations of the application.
 
 mod describe;
 mod number;
@@ -70,7 +72,7 @@ pub enum TextEncoding {
 }
 
 impl TextEncoding {
-    /// From the number that SQLite gives it in the file's header; 0, not set yet, is UTF-8.
+    /// Converts the number in the file's header; 0, not set yet, is UTF-8.
     pub fn from_sqlite(code: u8) -> Option<TextEncoding> {
         match code {
             0 | 1 => Some(TextEncoding::Utf8),
@@ -81,7 +83,7 @@ impl TextEncoding {
     }
 }
 
-/// A value of SQLite.
+/// A SQL value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
     /// NULL.
@@ -96,7 +98,7 @@ pub enum Value<'a> {
     Blob(&'a [u8], usize),
 }
 
-/// The key of a rowid.
+/// Returns the key of a rowid.
 ///
 /// ```
 /// use plait_sqlite::key::encode_rowid;
@@ -106,24 +108,26 @@ pub fn encode_rowid(rowid: i64) -> [u8; 8] {
     (rowid as u64 ^ 1 << 63).to_be_bytes()
 }
 
-/// The rowid of a key, if that has eight bytes.
+/// Returns the rowid of a key, if that has eight bytes.
 pub fn decode_rowid(key: &[u8]) -> Option<i64> {
     let bytes = key.try_into().ok()?;
     Some((u64::from_be_bytes(bytes) ^ 1 << 63) as i64)
 }
 
-/// Bytes of a key beside those of its texts and blobs, for each field: tag, number, ends.
+/// Bytes of a key for each field, without those of its texts and blobs: tag, number, ends.
 const FIELD_BYTES_MAX: usize = 24;
 
-/// Room for the key of fields whose texts and blobs have these bytes, and zero bytes after them: not less than it takes.
+/// Returns an upper bound of the key's length for fields whose texts and blobs have these bytes,
+/// and zero bytes after them.
 pub fn room_for(bytes: &[u8], zeros: usize, fields: usize, encoding: TextEncoding) -> usize {
-    // Each zero is escaped, and UTF-16 text may become half as long again as it is where its collation knows UTF-8 only.
+    // Each zero is escaped, and UTF-16 text may grow by half if its collation knows UTF-8 only.
     let escaped = bytes.iter().filter(|byte| **byte == 0).count();
     let transcoded = if encoding == TextEncoding::Utf8 { 0 } else { bytes.len() / 2 };
     bytes.len() + escaped.max(transcoded) + 2 * zeros + FIELD_BYTES_MAX * fields
 }
 
-/// Appends the key of an index record to `out`: its first `fields.len()` fields, or as many as it has.
+/// Appends the key of an index record to `out`: its first `fields.len()` fields, or as many as
+/// it has.
 ///
 /// Each field byte is a collation, with [`FIELD_DESC`] for a descending column.
 ///

@@ -1,15 +1,16 @@
 //! Integers and doubles in one exact order.
 //!
-//! Every 64-bit integer is a double plus less than 2048: the largest double that is not greater, and the rest.
-//! A double is itself plus nothing. Comparing the pair compares the values, with no rounding anywhere.
+//! Every 64-bit integer is a double plus less than 2048: the largest double that is not greater,
+//! and the rest. A double is itself plus nothing. Comparing the pair compares the values, with no
+//! rounding anywhere.
 
 /// Integers below this, and above its negative, are doubles exactly.
 const EXACT: u64 = 1 << 53;
 
-/// Bytes of a number.
+/// Bytes of an encoded number.
 pub(super) const BYTES: usize = 10;
 
-/// A number as a literal of SQL: an integer if it has the value of one.
+/// Returns a number as an SQL literal: an integer if it has the value of one.
 pub(super) fn describe(encoded: [u8; BYTES]) -> String {
     let (ordered, rest) = encoded.split_at(8);
     let ordered = ordered.iter().fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));

@@ -1,4 +1,4 @@
-//! The order of keys against comparing values as SQLite's record comparison does.
+//! Compares the order of keys with that of values as SQLite's record comparison orders them.
 
 use std::cmp::Ordering;
 
@@ -120,7 +120,7 @@ fn integer_to_real(i: i64, r: f64) -> Ordering {
     i.cmp(&whole).then_with(|| (i as f64).partial_cmp(&r).expect("no NaN"))
 }
 
-/// Transcodes with the standard library's idea of units but SQLite's of surrogates.
+/// Transcodes with units as the standard library has them, but surrogates as SQLite has them.
 fn utf8_of(text: &[u8], encoding: TextEncoding) -> Vec<u8> {
     let units: Vec<u32> = match encoding {
         TextEncoding::Utf8 => return text.to_vec(),

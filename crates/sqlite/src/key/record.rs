@@ -33,7 +33,7 @@ impl<'a> Fields<'a> {
         Ok(Fields { types: &header[varint_len..], body })
     }
 
-    /// The next field; `None` behind the last.
+    /// Returns the next field; `None` after the last.
     pub(super) fn next_value(&mut self) -> Result<Option<Value<'a>>, MalformedRecord> {
         if self.types.is_empty() {
             return Ok(None);
@@ -60,7 +60,7 @@ impl<'a> Fields<'a> {
         Ok(bytes)
     }
 
-    /// A big-endian integer of `len` bytes, sign-extended.
+    /// Takes a big-endian integer of `len` bytes, sign-extended.
     fn integer(&mut self, len: usize) -> Result<i64, MalformedRecord> {
         let bytes = self.bytes(len as u64)?;
         let mut wide = [0; 8];

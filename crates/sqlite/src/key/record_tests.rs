@@ -140,7 +140,8 @@ fn rowids_come_back_and_keep_their_order() {
     assert_eq!(decode_rowid(b"short"), None);
 }
 
-/// Encodes in every text encoding; nothing that a record says of itself makes the key much longer than the record is.
+/// Encodes in every text encoding. No length or type in a record makes the key much longer than
+/// the record.
 fn encode_bounded(rec: &[u8], fields: &[u8]) {
     for encoding in [TextEncoding::Utf8, TextEncoding::Utf16le, TextEncoding::Utf16be] {
         let mut out = Vec::new();
@@ -173,7 +174,7 @@ proptest! {
             Value::Integer(-300), Value::Text(&text), Value::Real(2.5), Value::Blob(&text, 2), Value::Null,
         ]);
         for (at, byte) in changes {
-            // The header, where lengths and types stand, more often than the rest.
+            // The header, which has lengths and types, more often than the rest.
             let within = if byte % 2 == 0 { 7 } else { rec.len() };
             rec[at.index(within)] = byte;
         }

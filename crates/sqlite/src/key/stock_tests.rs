@@ -1,4 +1,5 @@
-//! The order of keys against ORDER BY of the unspliced SQLite, where its shell has been built.
+//! Compares the order of keys with ORDER BY of the unspliced SQLite, where its shell has
+//! been built.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use proptest::test_runner::TestRunner;
 use super::order_tests::{Owned, encodings, fields, key_of, values};
 use super::*;
 
-/// The stock shell that `make dist` builds, or the one that `PLAIT_STOCK_SHELL` names.
+/// Returns the stock shell that `make dist` builds, or the one that `PLAIT_STOCK_SHELL` names.
 fn stock_shell() -> Option<PathBuf> {
     let built = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../dist/stock/bin/sqlite3");
     let path = std::env::var_os("PLAIT_STOCK_SHELL").map_or(built, PathBuf::from);

@@ -1,23 +1,24 @@
-//! Text and blobs: collations, and zero bytes out of the way.
+//! Text and blobs: collations, and escaped zero bytes.
 
 use std::borrow::Cow;
 
 use super::{COLL_BINARY, COLL_NOCASE, COLL_RTRIM, TextEncoding};
 
-/// Ends a text or a blob: less than any byte that could go on.
+/// Ends a text or a blob: less than any byte that could follow.
 pub(super) const END: [u8; 2] = [0, 0];
 /// Ends NOCASE text at an embedded NUL; the length of all of it follows.
 const END_AT_NUL: [u8; 2] = [0, 1];
-/// A zero byte inside.
+/// A zero byte inside a text or blob.
 pub(super) const ESCAPED_ZERO: [u8; 2] = [0, 0xff];
 
-/// Appends text, ended.
+/// Appends text and its end.
 ///
 /// # Panics
 /// On an unknown collation.
 pub(super) fn encode_text(text: &[u8], collation: u8, encoding: TextEncoding, out: &mut Vec<u8>) {
     match collation {
-        // SQLite has BINARY for every encoding and compares what is stored; the others know UTF-8 only.
+        // SQLite has BINARY for every encoding and compares the stored bytes; the other collations
+        // know UTF-8 only.
         COLL_BINARY => {
             escape(text, out);
             out.extend_from_slice(&END);
@@ -33,7 +34,8 @@ pub(super) fn encode_text(text: &[u8], collation: u8, encoding: TextEncoding, ou
     }
 }
 
-/// As SQLite's NOCASE compares: ASCII letters folded, up to a NUL that both have at the same place; then by length.
+/// Encodes text as SQLite's NOCASE compares it: ASCII letters folded, up to a NUL that both have at
+/// the same place; then by length.
 fn encode_nocase(text: &[u8], out: &mut Vec<u8>) {
     let nul = text.iter().position(|byte| *byte == 0);
     let before = &text[..nul.unwrap_or(text.len())];
@@ -65,7 +67,8 @@ pub(super) fn escape(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// What was escaped, and how many bytes it has taken with its end; `None` if that is missing.
+/// Returns what was escaped, and how many bytes it takes with its end; `None` if the end
+/// is missing.
 pub(super) fn unescape(escaped: &[u8]) -> (Vec<u8>, Option<usize>) {
     let mut out = Vec::new();
     let mut at = 0;
@@ -89,7 +92,7 @@ pub(super) fn unescape(escaped: &[u8]) -> (Vec<u8>, Option<usize>) {
     (out, None)
 }
 
-/// Text as SQLite transcodes it for a collation that knows UTF-8 only.
+/// Returns text as SQLite transcodes it for a collation that knows UTF-8 only.
 fn to_utf8(text: &[u8], encoding: TextEncoding) -> Cow<'_, [u8]> {
     let unit: fn([u8; 2]) -> u16 = match encoding {
         TextEncoding::Utf8 => return Cow::Borrowed(text),
@@ -100,7 +103,7 @@ fn to_utf8(text: &[u8], encoding: TextEncoding) -> Cow<'_, [u8]> {
     let mut units = text.as_chunks::<2>().0.iter().map(|pair| u32::from(unit(*pair)));
     let mut out = Vec::with_capacity(text.len() / 2 * 3);
     while let Some(first) = units.next() {
-        // Any surrogate joins with whatever follows it, paired or not; a last one stays alone.
+        // A surrogate joins with the unit after it, paired or not; a last one stays alone.
         let second = if (0xd800..0xe000).contains(&first) { units.next() } else { None };
         push_utf8(second.map_or(first, |second| join(first, second)), &mut out);
     }
@@ -111,7 +114,7 @@ fn join(first: u32, second: u32) -> u32 {
     (second & 0x3ff) + ((first & 0x3f) << 10) + (((first & 0x3c0) + 0x40) << 10)
 }
 
-/// Appends a code point, surrogates too, as a `char` could not.
+/// Appends a code point, surrogates too, which a `char` cannot hold.
 fn push_utf8(c: u32, out: &mut Vec<u8>) {
     let tail = |shift: u32| 0x80 | (c >> shift & 0x3f) as u8;
     match c {

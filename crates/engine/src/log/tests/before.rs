@@ -1,4 +1,4 @@
-//! Commits of the base that were not synced reach the disk before frames that come after them.
+//! Unsynced commits of the base reach the disk before later frames.
 
 use super::*;
 use crate::storage::StorageFile;
@@ -11,7 +11,7 @@ struct Wal {
 }
 
 const SECTOR: u64 = 512;
-/// Of frames: newer than what is committed to the base.
+/// Generation of the frames: newer than what is committed to the base.
 const GENERATION: u32 = 1000;
 
 impl Wal {
@@ -20,7 +20,7 @@ impl Wal {
         Wal { file, commits: 0 }
     }
 
-    /// What an exclusive transaction under NORMAL does.
+    /// Commits as an exclusive transaction under NORMAL does.
     fn commit(&mut self, bench: &Bench) -> u64 {
         self.commits += 1;
         let page = [self.commits as u8; SECTOR as usize];
@@ -30,7 +30,7 @@ impl Wal {
     }
 }
 
-/// How many transactions the WAL on `storage` holds, from the first on without a gap.
+/// Returns how many transactions the WAL on `storage` holds, from the first on without a gap.
 fn in_wal(storage: &SimStorage) -> u64 {
     let Ok(file) = storage.open_read_only(Path::new(BASE_WAL)) else { return 0 };
     (1..)
@@ -95,7 +95,7 @@ fn a_full_commit_after_a_normal_one_of_the_base_makes_both_durable() {
         assert!(!bench.log.shared().base_is_unsynced());
         let after = storage.crash(seed);
         assert_eq!((recovered(&after, 1), in_wal(&after)), (Ok(vec![1]), commits));
-        // What the frame relies on, taken away by hand.
+        // The base without the commit that the frame relies on.
         let older =
             LogError::OlderBase { path: path(), noted: Generation::new(1), base: Generation::ZERO };
         assert_eq!(recovered(&after, 0), Err(older));
@@ -116,13 +116,13 @@ fn the_base_is_synced_once_and_only_if_something_is_written_after_it() {
     bench.commit_durably(2, 1, 100);
     bench.commit_durably(3, 1, 100);
     assert_eq!(bench.log.shared().base_syncs(), 1);
-    // A synced commit to the same WAL covers those before it.
+    // A synced commit to the same WAL covers the commits before it.
     wal.commit(&bench);
     let covered = bench.log.shared().base_commits();
     bench.log.shared().note_base_durable(covered);
     bench.commit_durably(4, 1, 100);
     assert_eq!(bench.log.shared().base_syncs(), 1);
-    // One that was made during the sync does not count as synced.
+    // A commit made during the sync does not count as synced.
     wal.commit(&bench);
     bench.log.shared().note_base_durable(covered);
     assert!(bench.log.shared().base_is_unsynced());
@@ -137,7 +137,8 @@ fn a_wal_that_is_gone_was_brought_into_the_database_file() {
     assert!(!bench.log.shared().base_is_unsynced());
 }
 
-/// The WAL was created by a process that is dead, which never synced it; what another one brings to disk must not go with the name.
+/// A process created the WAL and died before a sync. What another process then brings to disk must
+/// not be lost with the name.
 // holds BEFORE-6
 #[test]
 fn a_sync_of_the_base_brings_its_name_to_disk() {
@@ -152,7 +153,7 @@ fn a_sync_of_the_base_brings_its_name_to_disk() {
             wal.commit(&bench);
             bench.commit_durably(ts, GENERATION, 100);
             assert_eq!(in_wal(&storage.crash(seed)), 1);
-            // Another file in its place.
+            // The next round puts another file in its place.
             storage.remove(Path::new(BASE_WAL)).expect("removed");
             storage.sync_dir_of(Path::new(BASE_WAL)).expect("a sync");
         }
@@ -207,7 +208,7 @@ fn a_note_that_is_torn_or_of_another_log_asks_for_nothing() {
     let bench = Bench::new(&storage, SMALL);
     bench.commit_durably(1, GENERATION, 100);
     bench.log.note_base(Generation::new(7)).expect("noted");
-    // An older one is not written over it.
+    // An older note does not replace it.
     bench.log.note_base(Generation::new(6)).expect("nothing to do");
     assert_eq!(LogScan::noted(&storage, &path(), SALT), Ok(Generation::new(7)));
     assert_eq!(LogScan::noted(&storage, &path(), SALT + 1), Ok(Generation::ZERO));
@@ -233,7 +234,7 @@ fn accepting_an_older_base_counts_what_its_log_asks_for_as_included() {
     bench.log.note_base(Generation::new(7)).expect("noted");
     let newest = LogScan::newest_generation(&storage, &path(), SALT);
     assert_eq!(newest, Ok(Generation::new(7)));
-    // No session comes to such a number.
+    // No session comes to this number.
     bench.log.note_base(Generation::new(u32::MAX)).expect("noted");
     assert_eq!(recovered(&storage, 0), Ok(vec![]));
 }

@@ -99,7 +99,7 @@ fn the_window_is_the_whole_ring_only_while_there_are_long_frames() {
     bench.log.make_room(AppendError::RingFull).expect("a write");
     assert_eq!(append(), Ok(()));
     assert_eq!(window(), RING);
-    // Its committer was killed before it published it.
+    // As if its committer had been killed before it published it.
     bench.commit(2, 1, 100);
     assert_eq!(window(), WINDOW);
 

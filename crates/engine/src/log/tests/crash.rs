@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng};
 
 use super::*;
 
-/// What is promised at some moment.
+/// What is promised at one moment.
 #[derive(Default)]
 struct Promise {
     acknowledged: AtomicU64,

@@ -170,7 +170,7 @@ fn a_base_older_than_the_log_is_refused() {
     let bench = Bench::new(&storage, SMALL);
     for ts in 1..=20 {
         bench.commit_durably(ts, ts as u32, 900);
-        // Generations through ts-1 are merged, so their slots are used again and again.
+        // Generations through ts-1 are merged, so their slots are reused again and again.
         bench.log.retire(Generation::new(ts as u32 - 1));
     }
     assert_eq!(recovered(&storage, 19), Ok(vec![20]));

@@ -1,4 +1,5 @@
-//! Full disks, failing disks, full logs (COMMIT-4): what was committed stays, the error is clear, and a group shares the failure of its leader.
+//! Full disks, failing disks, full logs (COMMIT-4): what was committed stays, the error is clear,
+//! and a group shares the failure of its leader.
 
 use super::*;
 use crate::storage::sim::SimOp;

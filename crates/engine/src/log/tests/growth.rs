@@ -29,7 +29,7 @@ fn a_short_file_grows_before_the_frames_that_need_it_and_never_by_them() {
             lengths.push(prepared);
         }
     }
-    // Twice as much, and twice as much again, to the end of the first slot.
+    // The room doubles each time, up to the end of the first slot.
     assert!(lengths.len() >= 4 && lengths[1] <= 2 * 4096 + 1024, "{lengths:?}");
 }
 

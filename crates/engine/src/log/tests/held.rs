@@ -1,4 +1,4 @@
-//! A process that stands still in its sync or its write, as one that is stopped or has a slow disk: the others go on.
+//! A process is stopped in its sync or its write, or has a slow disk: the other processes go on.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -13,17 +13,17 @@ use crate::storage::{FileIdentity, Folder, StorageFile};
 #[derive(Debug, Clone)]
 struct Held {
     inner: SimStorage,
-    /// Syncs of the files opened through this do not return while it stands.
+    /// While set, syncs of the files opened through this do not return.
     hold: Arc<AtomicBool>,
     /// The same for writes.
     hold_writes: Arc<AtomicBool>,
-    /// One of them has begun.
+    /// A held operation has begun.
     begun: Arc<AtomicBool>,
-    /// One was held until [`AT_MOST`]: somebody waited for it.
+    /// An operation was held for [`AT_MOST`]: another process waited for it.
     waited_for: Arc<AtomicBool>,
 }
 
-/// How long a sync is held: generous for anything but a hang.
+/// How long an operation is held at most: generous for anything but a hang.
 const AT_MOST: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -112,7 +112,8 @@ impl StorageFile for HeldFile {
     }
 }
 
-/// Two processes on one log, as far as the log can tell: two handles on the file, two of everything that is not shared.
+/// Two processes on one log, as far as the log can tell: two handles on the file, and two of
+/// everything that is not shared.
 struct Two {
     storage: SimStorage,
     held: Held,
@@ -129,7 +130,8 @@ impl Two {
         let storage = SimStorage::new();
         let held = Held::of(&storage);
         let first = Bench::try_new(held.clone(), &path(), sizes).expect("a log");
-        // SAFETY: initialised by the bench, which outlives the other log by the order of the fields' use in each test.
+        // SAFETY: initialised by the bench. The other log is dropped after it, but not used after
+        // it.
         let ring = unsafe { Ring::new(first.memory.parts()) };
         let file = LogFile::open(&storage, &path(), SALT).expect("the same log");
         let base_wal = BaseWal::new(Arc::new(storage.clone()), PathBuf::from(BASE_WAL));
@@ -138,7 +140,7 @@ impl Two {
         Two { storage, held, first, second }
     }
 
-    /// A commit of the second process.
+    /// Commits in the second process.
     fn commit(&self, ts: u64, rec_len: usize) -> Lsn {
         self.commit_into(1, ts, rec_len)
     }
@@ -161,12 +163,12 @@ impl Two {
         }
     }
 
-    /// Runs `others` while the first process stands still in the sync of its first commit.
+    /// Runs `others` while the first process is stopped in the sync of its first commit.
     fn while_the_first_syncs(&self, others: impl FnOnce(Lsn)) {
         self.while_the_first_stands(&self.held.hold, others);
     }
 
-    /// The same in its write, with the write mutex.
+    /// As [`Two::while_the_first_syncs`], but stopped in its write, with the write mutex.
     fn while_the_first_writes(&self, others: impl FnOnce(Lsn)) {
         self.while_the_first_stands(&self.held.hold_writes, others);
     }
@@ -195,8 +197,8 @@ impl Two {
 fn commits_that_do_not_wait_for_the_disk_go_on_while_a_leader_stands_still() {
     let two = Two::new();
     two.while_the_first_syncs(|end| {
-        // Many times the ring, so that it is written again and again, and more segments than there are slots, so that the
-        // file grows.
+        // Many times the ring, so that it is overwritten again and again, and more segments than
+        // slots, so that the file grows.
         for ts in 2..160 {
             let end = two.commit(ts, 200);
             two.second.relaxed_commit(end).expect("no wait");
@@ -272,7 +274,8 @@ fn a_failed_sync_beside_a_leader_stops_the_log_for_both() {
     });
 }
 
-/// The kernel tells a lost page once to each open file: who syncs through the same one must not take the other's silence for success.
+/// The kernel reports a lost page once to each open file: the second of two threads that sync
+/// through one must not take silence for success.
 #[test]
 fn of_one_process_nobody_syncs_beside_its_own_leader() {
     let two = Two::new();
@@ -290,7 +293,7 @@ fn of_one_process_nobody_syncs_beside_its_own_leader() {
     });
 }
 
-/// The frames that are in the file, and sound.
+/// Returns how many sound frames the file has above a generation.
 fn frames(storage: &SimStorage, above: u32) -> u64 {
     let mut scan =
         LogScan::open(storage, &path(), SALT, Generation::new(above)).expect("a sound log");
@@ -310,10 +313,10 @@ fn commits_go_on_while_a_writer_of_the_log_stands_still() {
         let last = two.commit(160, 200);
         two.second.sync_through(last).expect("a sync");
         assert!(last - end > 4 * RING, "the ring was used again and again");
-        // What it is about to write is there for long.
+        // The bytes that it is about to write are in the file already.
         assert_eq!(frames(&two.storage.crash(1), 0), 160);
     });
-    // And has been written again.
+    // And the late write has written them again.
     assert_eq!(frames(&two.storage, 0), 160);
     let end = two.first.try_commit(161, 1, 100).expect("a commit");
     two.first.log.sync_through(end).expect("it goes on like everybody");
@@ -327,7 +330,8 @@ fn a_late_write_meets_no_slot_that_holds_something_newer() {
     let mut ts = 1;
     let mut last = Lsn::new(0);
     two.while_the_first_writes(|_| {
-        // Generation after generation is retired, so that all slots but one are used again and again.
+        // Generations are retired one after the other, so that all slots but one are reused again
+        // and again.
         for generation in 1..20 {
             for _ in 0..8 {
                 ts += 1;
@@ -342,7 +346,7 @@ fn a_late_write_meets_no_slot_that_holds_something_newer() {
         assert!(two.second.status().slots <= 8);
     });
     assert_eq!(frames(&two.storage, 18), 8, "the late write has gone to its own slot");
-    // Now that it has, that slot is used like the others.
+    // After the late write that slot is used like the others.
     for generation in 20..30 {
         for _ in 0..8 {
             ts += 1;
@@ -363,7 +367,7 @@ fn a_slot_is_not_used_while_somebody_may_write_to_it() {
     let shared = bench.log.shared();
     let end = bench.commit_durably(1, 1, 100);
     let slot = shared.slot_of(shared.segment_of(Lsn::new(end.get() - 1))).expect("a slot");
-    // Somebody else has looked at it, and goes no further.
+    // Another process has an intent for it, and goes no further.
     shared.intend(ProcessIndex(7), slot);
     bench.commit_durably(2, 2, 100);
     bench.log.retire(Generation::new(1));

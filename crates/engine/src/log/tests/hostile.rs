@@ -1,12 +1,12 @@
-//! Logs as a stranger would make them: fields changed at random, checksums put right again. Reading one ends, in frames or in
-//! an error, and hands out nothing that was not in the file.
+//! Logs as an attacker would make them: fields changed at random, with valid checksums. Reading one
+//! ends, in frames or in an error, and returns nothing that was not in the file.
 //!
 //! The inputs are the logs of a bench and the files of `crates/engine/fuzz-corpus/log`. Long form:
 //! `PLAIT_FUZZ_ROUNDS=1000000 cargo test --release -p plait-engine hostile`.
 
 use super::*;
 
-/// A number of a small generator: rounds must be the same on every machine.
+/// A small random number generator: rounds must be the same on every machine.
 struct Dice(u64);
 
 impl Dice {
@@ -53,7 +53,7 @@ fn set_word(b: &mut [u8], at: usize, word: u32) {
     }
 }
 
-/// Puts the checksums of everything right that states its place, so that what is read behind them is reached.
+/// Repairs the checksums of headers and frames, so that the reader gets past them.
 fn seal_all(b: &mut [u8]) {
     let salt = word_at(b, 12);
     for at in (0..b.len()).step_by(8) {
@@ -76,7 +76,8 @@ fn seal_all(b: &mut [u8]) {
     }
 }
 
-/// Changes a few fields. Most land in the headers of the file, of slots, of frames and of ops, which is where numbers are.
+/// Changes a few fields. Most are in the headers of the file, of slots, of frames and of ops, where
+/// the numbers are.
 fn mutate(b: &mut Vec<u8>, dice: &mut Dice) {
     const ODD: [u32; 10] =
         [0, 1, 7, 8, 0x7f, 0xff, 0x7fff_ffff, 0x8000_0000, 0xffff_fff8, u32::MAX];

@@ -1,7 +1,7 @@
 //! Tests of the log as a whole.
 //!
-//! [`Bench`] puts a ring in private memory, a commit mutex and a file together, with small segments so that a few
-//! kilobytes exercise every boundary.
+//! [`Bench`] combines a ring in private memory, a commit mutex and a file, with small segments so
+//! that a few kilobytes exercise every boundary.
 
 #![allow(unsafe_code)]
 
@@ -115,7 +115,8 @@ impl Memory {
             prepared_bytes: sizes.prepared_bytes(),
             slot_limit: sizes.limit,
         };
-        // SAFETY: the test has just made the memory; nobody else knows of it. The commit mutex in it is zero, and so free.
+        // SAFETY: the test has just made the memory, and nothing else knows of it. The commit mutex
+        // in it is zero, and so free.
         unsafe { LogShared::init(parts.shared.as_ptr(), &params) };
     }
 }
@@ -137,7 +138,7 @@ struct Sizes {
     segment: u64,
     ring: u64,
     slots: u32,
-    /// Bytes of one slot more.
+    /// Bytes of one more slot.
     part: u64,
     limit: u32,
 }
@@ -171,7 +172,7 @@ impl Bench {
         let memory = Memory::private(sizes.ring);
         memory.initialise(sizes);
         let parts = memory.parts();
-        // SAFETY: initialised above; `memory` lives beside the log and outlives it, being dropped after it.
+        // SAFETY: initialised above. `memory` outlives the log: it is dropped after it.
         let ring = unsafe { Ring::new(parts) };
         let base_wal = BaseWal::new(Arc::new(storage), path.with_file_name(BASE_WAL));
         let party = alone();
@@ -228,8 +229,9 @@ impl Bench {
     }
 }
 
-/// The bytes of a log before and after the write of one group that was not synced. Commit 1 is durable, the group holds
-/// 2 to 9: the end of generation 1, all of 2, and the beginning of 3. Each commit puts its number, as a key, into root 2.
+/// Returns the bytes of a log before and after the write of one group that was not synced. Commit 1
+/// is durable. The group holds 2 to 9: the end of generation 1, all of 2, and the beginning of 3.
+/// Each commit puts its number, as a key, into root 2.
 pub(crate) fn group_over_generations() -> (Vec<u8>, Vec<u8>) {
     let storage = SimStorage::new();
     let bench = Bench::new(&storage, Sizes { slots: 6, ..SMALL });
@@ -258,7 +260,7 @@ fn bytes_of(storage: &SimStorage) -> Vec<u8> {
     bytes
 }
 
-/// The commits that recovery would replay.
+/// Returns the commits that recovery would replay.
 fn recovered(storage: &dyn Storage, base: u32) -> Result<Vec<u64>, LogError> {
     let mut scan = LogScan::open(storage, &path(), SALT, Generation::new(base))?;
     let mut found = Vec::new();

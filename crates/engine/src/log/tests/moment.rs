@@ -1,9 +1,10 @@
-//! Log and shared memory of one moment, and of two.
+//! Log and shared memory of the same moment, and of different ones.
 
 use super::*;
 use crate::log::Moment;
 
-/// A session after so many of its commits, each written, or only every third: every session of this length is the same.
+/// Makes a session of `commits` commits and writes each, or every third. Sessions of one length are
+/// equal.
 fn after(commits: u64, written: bool) -> (SimStorage, Bench) {
     let storage = SimStorage::new();
     let bench = Bench::new(&storage, Sizes { slots: 4, ..SMALL });
@@ -18,7 +19,7 @@ fn after(commits: u64, written: bool) -> (SimStorage, Bench) {
     (storage, bench)
 }
 
-/// Generations change between commits that are written and between others.
+/// A generation may change at a written commit and at an unwritten one.
 fn generation_of(ts: u64) -> u32 {
     1 + (ts / 4) as u32
 }
@@ -34,7 +35,7 @@ fn memory_knows_its_own_log_and_tells_older_and_newer_ones() {
     let sessions: Vec<_> = (0..=MOST).map(|n| after(n, true)).collect();
     for (n, (_, memory)) in sessions.iter().enumerate() {
         for (m, (file, _)) in sessions.iter().enumerate() {
-            // What has been given back is merged.
+            // Generations that were given back are merged.
             let merged = generation_of(n.min(m) as u64).saturating_sub(2);
             let expected = match n.cmp(&m) {
                 std::cmp::Ordering::Equal => Moment::Same,
@@ -52,7 +53,7 @@ fn what_memory_has_not_written_is_missed_in_no_log() {
         let (file, memory) = after(n, false);
         let merged = generation_of(n).saturating_sub(2);
         assert_eq!(compared(&memory, &file, merged), Moment::Same, "{n} commits");
-        // A write that its author did not come to count: it was killed.
+        // A write that was not counted, as if its writer had been killed.
         memory.log.write_through(memory.shared_end()).expect("a write");
         let (_, before) = after(n, false);
         let is_ahead = before.log.shared().written_through() < memory.shared_end();
@@ -70,7 +71,7 @@ fn a_frame_written_in_part_is_no_reason_to_doubt_the_log() {
     let shared = bench.log.shared();
     let whole = bytes_of(&storage);
     for cut in (0..700).step_by(8) {
-        // As if its author had been killed so many bytes before its end.
+        // As if the writer had been killed `cut` bytes before the end.
         let written = Lsn::new(end.get() - cut);
         shared.group.written_through.store(written.get(), std::sync::atomic::Ordering::Relaxed);
         let file = storage.open(&path()).expect("the log");

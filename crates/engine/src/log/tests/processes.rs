@@ -1,7 +1,9 @@
-//! Several processes on one log, killed at any moment (COMMIT-2, COMMIT-5); the survivors go on in bounded time.
+//! Several processes on one log, killed at any moment (COMMIT-2, COMMIT-5); the survivors go on in
+//! bounded time.
 //!
-//! The test starts itself again as worker processes (the ignored test [`worker`]). They share the memory through a
-//! mapped file and note each acknowledged commit in it, as an outside record; the page cache survives SIGKILL.
+//! The test starts itself again as worker processes (the ignored test [`worker`]). They share the
+//! memory through a mapped file, and record each acknowledged commit there. The page cache survives
+//! SIGKILL.
 
 use std::fs::File;
 use std::path::Path;
@@ -21,13 +23,13 @@ const COMMITS_PER_GENERATION: u64 = 500;
 /// Commits that can be recorded; sparse.
 const RECORDS: usize = 64 << 20;
 const NOTES: usize = 512;
-/// Processes that can take part, dead ones that nobody has noticed included.
+/// Processes that can take part, with dead ones that no process has noticed.
 const PLACES: usize = 64;
 /// Byte of the memory's file whose lock says that the process in the first place lives.
 const LOCKS: i64 = 1 << 40;
 const DIR: &str = "PLAIT_LOG_TEST_DIR";
 
-/// Beside the commit mutex: what the memtables and the base would know.
+/// In the page of the commit mutex: what the memtables and the base would know.
 #[repr(C)]
 struct Notes {
     last_ts: AtomicU64,
@@ -35,7 +37,7 @@ struct Notes {
     acknowledged: AtomicU64,
     base_generation: AtomicU32,
     stop: AtomicU32,
-    /// How often each place was taken; who has one holds a lock on a byte of the file.
+    /// How often each place was taken. A process in a place holds a lock on a byte of the file.
     places: [AtomicU32; PLACES],
 }
 
@@ -44,11 +46,12 @@ impl Notes {
         assert!(map.len() >= NOTES + size_of::<Notes>());
         // SAFETY: inside the mapping.
         let at = unsafe { map.as_mut_ptr().add(NOTES) };
-        // SAFETY: aligned in the first page, which is mapped as long as the borrow; only atomics, valid when zero.
+        // SAFETY: aligned in the first page, which is mapped as long as the borrow. All fields are
+        // atomics, valid when zero.
         unsafe { &*at.cast::<Notes>() }
     }
 
-    /// Takes a free place: what a slot in shared memory is to a real process.
+    /// Takes a free place, as a real process takes a slot in shared memory.
     fn join(file: File) -> Arc<Party> {
         let map = memmap2::MmapOptions::new().len(4096).map_raw(&file).expect("a mapping");
         let byte = |index: ProcessIndex| LOCKS + i64::from(index.0);
@@ -96,12 +99,12 @@ impl Node {
         } else {
             LogFile::open(&OsStorage, &path, SALT).expect("the log")
         };
-        // SAFETY: initialised above or by the process that created it; `memory` lives beside the log.
+        // SAFETY: initialised above or by the creator. `memory` is dropped after the log.
         let ring = unsafe { Ring::new(memory.parts()) };
         let base_wal = BaseWal::new(Arc::new(OsStorage), dir.join(BASE_WAL));
         let party = Notes::join(file);
         let log = Log::new(ring, log_file, base_wal, party.clone());
-        // As whoever registers does: what was in this place before is dead.
+        // As at the registration of a process: the previous process in this place is dead.
         log.shared().forget_writer(party.index());
         let node = Node { bench: Bench { log, memory, party }, records };
         if create {
@@ -117,7 +120,8 @@ impl Node {
 
     fn record(&self, ts: u64) -> &AtomicU8 {
         let at = self.bench.memory.at(self.records + ts as usize).cast::<AtomicU8>();
-        // SAFETY: `at` checks the bounds of the mapping, which lives as long as `self`; one atomic byte.
+        // SAFETY: `at` checks the bounds of the mapping, which lives as long as `self`. It is one
+        // atomic byte.
         unsafe { at.as_ref() }
     }
 
@@ -194,7 +198,7 @@ impl Node {
         }
     }
 
-    /// Plays the merge: everything of the older generations goes to a base that is durable at once.
+    /// Imitates a merge: older generations go to a base that is durable at once.
     fn merge(&self) {
         let notes = self.notes();
         let newest = notes.last_ts.load(Relaxed) / COMMITS_PER_GENERATION + 1;
@@ -238,7 +242,7 @@ fn start_worker(dir: &Path, crash_at: Option<&str>) -> Child {
     command.spawn().expect("a worker process")
 }
 
-/// The life of a worker process.
+/// Runs a worker process.
 #[test]
 #[ignore = "started by the other tests of this file"]
 fn worker() {

@@ -1,4 +1,4 @@
-//! What a ring has behind the file's end continues the log, and nothing else does.
+//! What a ring has after the file's end continues the log, and nothing else does.
 
 use super::super::moment::Tail;
 use super::super::shared::Segment;
@@ -22,7 +22,7 @@ fn continued(storage: &SimStorage, base: u32, tail: Option<Tail>) -> Result<Vec<
     Ok(found)
 }
 
-/// Of many sizes, over shared and generations.
+/// Commits of many sizes, in shared and in separate generations.
 const COMMITS: [(u64, u32, usize); 8] = [
     (2, 1, 700),
     (3, 1, 900),
@@ -50,13 +50,13 @@ fn it_goes_on_wherever_the_file_ends() {
         assert_eq!(of_file, (1..=1 + written as u64).collect::<Vec<_>>());
         let tail = tail_of(&bench).expect("commits that are not written");
         assert_eq!(continued(&storage, 0, Some(tail.clone())), Ok((1..=9).collect()));
-        // Over a base that has the first ones.
+        // Over a base that has the first commits.
         assert_eq!(continued(&storage, 1, Some(tail.clone())), Ok((4..=9).collect()));
         assert_eq!(continued(&storage, 3, Some(tail)), Ok(vec![]));
     }
 }
 
-/// Behind an exclusive transaction the log goes on in another segment.
+/// After an exclusive transaction the log goes on in another segment.
 #[test]
 fn a_gap_is_no_content_that_would_have_to_fit_into_the_window() {
     const LONG: u64 = WINDOW;
@@ -81,7 +81,7 @@ fn nothing_is_left_when_all_is_written() {
     assert!(Tail::copy_from(bench.log.ring(), SEGMENT, RING_BYTES as u64).is_none());
 }
 
-/// One that a power cut has taken from the base is to be missed, not passed over.
+/// An exclusive transaction that a power cut has taken from the base must be missed, not skipped.
 // holds TAIL-1
 #[test]
 fn it_ends_where_an_exclusive_transaction_is_missing_from_the_base() {
@@ -89,7 +89,7 @@ fn it_ends_where_an_exclusive_transaction_is_missing_from_the_base() {
     let bench = Bench::new(&storage, SIZES);
     bench.commit_durably(1, 1, 40);
     bench.commit(2, 1, 40);
-    // Generation 2 is that of an exclusive transaction, and has no frames.
+    // Generation 2 belongs to an exclusive transaction, and has no frames.
     bench.commit(3, 3, 40);
     bench.commit(4, 4, 40);
     let tail = tail_of(&bench).expect("commits that are not written");
@@ -98,7 +98,8 @@ fn it_ends_where_an_exclusive_transaction_is_missing_from_the_base() {
     assert_eq!(continued(&storage, 2, Some(tail)), Ok(vec![3, 4]));
 }
 
-/// The same where its generation has frames, of a transaction over several files that was rolled back.
+/// A missing exclusive transaction whose generation has frames, those of a rolled back transaction
+/// over several files.
 #[test]
 fn frames_without_rows_do_not_stand_for_an_exclusive_transaction() {
     let storage = SimStorage::new();
@@ -117,7 +118,7 @@ fn frames_without_rows_do_not_stand_for_an_exclusive_transaction() {
     assert_eq!(continued(&storage, 2, Some(tail)), Ok(vec![3]));
 }
 
-/// Of copies that were made one after the other, or of shared memory that a power cut has torn.
+/// Damage as in copies made one after the other, or in shared memory torn by a power cut.
 // holds TAIL-2
 #[test]
 fn damage_of_it_costs_nothing_that_the_file_has() {
