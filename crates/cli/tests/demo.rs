@@ -17,13 +17,19 @@ fn a_short_demo_is_verified_and_fits_100_columns() {
         "Writers in threads",
         "Writers in processes",
         "SQLite WAL, BEGIN IMMEDIATE",
+        "SQLite WAL, BEGIN ",
+        "Plait, BEGIN ",
         "Plait, BEGIN CONCURRENT",
+        "busy timeout 5 s",
+        "An unchanged program in 3 processes: SQLite serves",
         "journal_mode=wal synchronous=2 (FULL)",
         "journal_mode=concurrent synchronous=2 (FULL)",
         "fdatasync",
         "verified:",
-        "[12] ",
+        "plait enable app.db` once, then",
     ]);
+    let lines = ran.out.lines().filter(|line| line.contains(", BEGIN"));
+    assert_eq!(lines.filter(|line| line.contains("x ")).count(), 2 * 5 + 2 * 3, "{ran:?}");
     for line in ran.out.lines().filter(|line| !line.starts_with("disk:") && !line.contains(place)) {
         assert!(line.chars().count() <= 100, "{line}");
     }

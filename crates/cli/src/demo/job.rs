@@ -1,7 +1,8 @@
 //! The job of one writer: transactions of one random select and one random update, until the time is up.
 //!
-//! Every statement is prepared once, BEGIN and COMMIT too. A transaction that is refused is rolled back and done
-//! again with the same keys; its wait goes on. Only what COMMIT has acknowledged counts.
+//! Every statement is prepared once, BEGIN and COMMIT too. A transaction that is refused is rolled back. A program that
+//! says BEGIN CONCURRENT runs it again with the same keys, and its wait goes on. In the others it has failed, as a request
+//! of a web server would have, and the next one begins. Only what COMMIT has acknowledged counts.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,12 +12,9 @@ use serde::{Deserialize, Serialize};
 use plait_client::CORRUPT;
 
 use super::dice::Dice;
-use super::plan::{ROWS, Spec, VALUE_BYTES};
+use super::plan::{BUSY_TIMEOUT, ROWS, Spec, VALUE_BYTES};
 use crate::os::monotonic;
 use crate::sqlite::{Connection, Library, OpenFlags, SqlError, Statement, ValueRef, answer};
-
-/// How long a statement waits for others: long enough that nobody gives up.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// When the writers start and stop, as time since boot.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -34,11 +32,11 @@ pub struct Outcome {
     pub commits: u64,
     /// Those of them before the window closed.
     pub commits_in_time: u64,
-    /// Transactions that were refused with a conflict and done again.
-    pub conflicts: u64,
-    /// Statements that failed as BUSY.
-    pub busy: u64,
-    /// Microseconds from BEGIN to the return of COMMIT, one per transaction.
+    /// Times that a transaction was run again after a conflict.
+    pub retries: u64,
+    /// Transactions that ended with an error, which is "database is locked" in each case.
+    pub failed: u64,
+    /// Microseconds from BEGIN to the return of COMMIT, one per acknowledged transaction.
     pub waits_us: Vec<u32>,
     /// `PRAGMA journal_mode` of its connection.
     pub journal_mode: String,
@@ -79,6 +77,7 @@ pub struct Writer {
     /// What is written next.
     value: [u8; VALUE_BYTES],
     outcome: Outcome,
+    retries: bool,
     /// Last, so that the statements go first.
     _db: Connection,
 }
@@ -102,6 +101,7 @@ impl Writer {
             rollback: db.prepare("ROLLBACK")?,
             value: [0; VALUE_BYTES],
             outcome,
+            retries: spec.engine.retries(),
             _db: db,
         })
     }
@@ -114,8 +114,9 @@ impl Writer {
             let written = self.dice.key(ROWS);
             self.dice.fill(&mut self.value);
             let begun = Instant::now();
-            while let Err(e) = self.transaction(read, written) {
-                self.refused(e)?;
+            if !self.request(read, written)? {
+                self.outcome.failed += 1;
+                continue;
             }
             let us = begun.elapsed().as_micros();
             self.outcome.waits_us.push(u32::try_from(us).unwrap_or(u32::MAX));
@@ -123,6 +124,22 @@ impl Writer {
             self.outcome.commits_in_time += u64::from(monotonic() <= window.end);
         }
         Ok(std::mem::take(&mut self.outcome))
+    }
+
+    /// Runs one transaction as the program of this trial does. True: it is committed.
+    fn request(&mut self, read: i64, written: i64) -> Result<bool, SqlError> {
+        while let Err(e) = self.transaction(read, written) {
+            if !e.is_conflict() && !e.is_busy() {
+                return Err(e);
+            }
+            // Fails where BEGIN was refused: then there is nothing to roll back.
+            let _ = self.rollback.run();
+            if !self.retries || !e.is_conflict() {
+                return Ok(false);
+            }
+            self.outcome.retries += 1;
+        }
+        Ok(true)
     }
 
     fn transaction(&mut self, read: i64, written: i64) -> Result<(), SqlError> {
@@ -137,20 +154,6 @@ impl Writer {
         self.update.run_with(values, |_| ())?;
         self.commit.run()
     }
-
-    /// Rolls back what can be done again; anything else ends the trial.
-    fn refused(&mut self, e: SqlError) -> Result<(), SqlError> {
-        if e.is_conflict() {
-            self.outcome.conflicts += 1;
-        } else if e.is_busy() {
-            self.outcome.busy += 1;
-        } else {
-            return Err(e);
-        }
-        // Fails where BEGIN was refused: then there is nothing to roll back.
-        let _ = self.rollback.run();
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -158,28 +161,51 @@ mod tests {
     use super::*;
     use crate::demo::plan::{Engine, Place};
 
-    #[test]
-    fn a_writer_counts_what_it_has_committed() {
-        let dir = tempfile::tempdir().unwrap();
-        let spec = Spec {
-            engine: Engine::Stock,
+    fn spec(dir: &Path, engine: Engine) -> Spec {
+        Spec {
+            engine,
             place: Place::Threads,
             writers: 1,
             seconds: 0.05,
             seed: 1,
             library: "unused".into(),
-            database: dir.path().join("a.db"),
-        };
+            database: dir.join("a.db"),
+        }
+    }
+
+    fn run_for_a_moment(writer: &mut Writer) -> Outcome {
+        let start = monotonic();
+        writer.run(Window { start, end: start + Duration::from_millis(50) }).unwrap()
+    }
+
+    #[test]
+    fn a_writer_counts_what_it_has_committed() {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = spec(dir.path(), Engine::Stock);
         let library = Library::linked();
         create(library, &spec).unwrap();
         let mut writer = Writer::new(library, &spec, 0).unwrap();
-        let start = monotonic();
-        let outcome = writer.run(Window { start, end: start + Duration::from_millis(50) }).unwrap();
+        let outcome = run_for_a_moment(&mut writer);
         assert_eq!((outcome.journal_mode.as_str(), outcome.synchronous.as_str()), ("wal", "2"));
         assert!(outcome.commits > 0);
-        assert_eq!(outcome.waits_us.len() as u64, outcome.commits);
+        assert_eq!((outcome.failed, outcome.waits_us.len() as u64), (0, outcome.commits));
         drop(writer);
         let db = open(library, &spec.database, OpenFlags::ReadOnly).unwrap();
         assert_eq!(answer(&db, "SELECT sum(n) FROM item").unwrap(), outcome.commits.to_string());
+    }
+
+    #[test]
+    fn a_plain_transaction_that_is_refused_has_failed() {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = spec(dir.path(), Engine::StockDeferred);
+        let library = Library::linked();
+        create(library, &spec).unwrap();
+        let mut writer = Writer::new(library, &spec, 0).unwrap();
+        writer._db.busy_timeout(Duration::ZERO).unwrap();
+        let other = open(library, &spec.database, OpenFlags::ReadWrite).unwrap();
+        other.execute("BEGIN IMMEDIATE").unwrap();
+        let outcome = run_for_a_moment(&mut writer);
+        assert!(outcome.failed > 0);
+        assert_eq!((outcome.commits, outcome.retries, outcome.waits_us.len()), (0, 0, 0));
     }
 }

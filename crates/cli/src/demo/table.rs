@@ -1,8 +1,6 @@
-//! The result as tables of at most 100 columns.
+//! The result as tables of at most 100 columns, a line at a time.
 
 use std::time::Duration;
-
-use comfy_table::{CellAlignment, Row, Table, presets};
 
 use super::plan::{Engine, Place};
 use super::trial::Measured;
@@ -20,100 +18,109 @@ pub struct Finished {
     pub measured: Measured,
 }
 
-const COLUMNS: [&str; 8] =
-    ["writers", "engine", "commits/s", "ratio", "median", "worst", "BUSY", "retries"];
-
-/// The table of one place; empty without trials there.
-pub fn lines(place: Place, finished: &[Finished]) -> Vec<String> {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(COLUMNS);
-    for (i, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if i != 1 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+impl Finished {
+    /// Transactions of a hundred that ended with an error.
+    pub fn failed_percent(&self) -> f64 {
+        let m = &self.measured;
+        100.0 * m.failed as f64 / (m.failed + m.acknowledged).max(1) as f64
     }
-    let mut here: Vec<&Finished> = finished.iter().filter(|f| f.place == place).collect();
-    here.sort_by_key(|f| (f.writers, Engine::ALL.iter().position(|&e| e == f.engine)));
-    for (i, one) in here.iter().enumerate() {
-        let first = i == 0 || here[i - 1].writers != one.writers;
-        table.add_row(row(one, first, base(&here, one.writers)));
-    }
-    table.lines().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// Commits per second of stock SQLite with as many writers.
-fn base(here: &[&Finished], writers: u32) -> Option<f64> {
-    let stock = here.iter().find(|f| f.writers == writers && f.engine == Engine::Stock)?;
-    Some(stock.measured.commits_per_second).filter(|&rate| rate > 0.0)
+/// The heads of the columns.
+pub fn head() -> String {
+    line(["writers", "program", "served/s", "ratio", "failed", "median", "99 %", "worst"])
 }
 
-fn row(one: &Finished, first: bool, base: Option<f64>) -> Row {
+/// The line of the last of `finished`. Those before it tell what it is compared with, and whether its number of writers is said.
+pub fn last(finished: &[Finished]) -> String {
+    let Some((one, before)) = finished.split_last() else { return String::new() };
+    let same = |f: &Finished| f.place == one.place && f.writers == one.writers;
     let m = &one.measured;
     let us = |us: u32| wait(Duration::from_micros(u64::from(us)));
-    Row::from(vec![
-        if first { one.writers.to_string() } else { String::new() },
-        one.engine.name().to_owned(),
-        count(m.commits_per_second.round() as u64),
-        base.map_or(String::new(), |base| ratio(m.commits_per_second / base)),
-        us(m.median_us),
-        us(m.worst_us),
-        count(m.busy),
-        count(m.conflicts),
+    let writers = if before.iter().any(same) { String::new() } else { one.writers.to_string() };
+    let stock = finished.iter().rfind(|f| same(f) && f.engine == Engine::Stock);
+    let base = stock.map_or(0.0, |f| f.measured.commits_per_second);
+    line([
+        &writers,
+        one.engine.name(),
+        &count(m.commits_per_second.round() as u64),
+        &if base > 0.0 { ratio(m.commits_per_second / base) } else { String::new() },
+        &percent(one.failed_percent()),
+        &us(m.median_us),
+        &us(m.p99_us),
+        &us(m.worst_us),
     ])
+}
+
+fn line(cells: [&str; 8]) -> String {
+    let [writers, program, rate, ratio, failed, median, p99, worst] = cells;
+    let line = format!(
+        "{writers:>7}  {program:<27}  {rate:>9}  {ratio:>6}  {failed:>6}  {median:>8}  {p99:>8}  {worst:>8}"
+    );
+    line.trim_end().to_owned()
 }
 
 fn ratio(x: f64) -> String {
     if x < 0.95 { format!("{x:.2}x") } else { format!("{x:.1}x") }
 }
 
+/// A share that is not nothing is never shown as nothing.
+fn percent(x: f64) -> String {
+    match x {
+        0.0 => "0".to_owned(),
+        x if x < 0.1 => "<0.1 %".to_owned(),
+        x => format!("{x:.1} %"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn finished(engine: Engine, writers: u32, commits_per_second: f64) -> Finished {
+    fn finished(engine: Engine, writers: u32, commits_per_second: f64, failed: u64) -> Finished {
         let measured = Measured {
             commits_per_second,
+            acknowledged: 1_000,
             median_us: 4_321,
+            p99_us: 999_499,
             worst_us: 59_876_543,
-            busy: 1_234_567,
-            conflicts: 1_234_567,
+            failed,
             ..Measured::default()
         };
-        Finished { place: Place::Threads, writers, engine, measured }
+        Finished { place: Place::Processes, writers, engine, measured }
     }
 
     #[test]
     fn ratios_are_to_stock_sqlite_with_as_many_writers() {
         let all = [
-            finished(Engine::Concurrent, 10, 45_000.0),
-            finished(Engine::Stock, 10, 10_000.0),
-            finished(Engine::Stock, 1, 9_000.0),
+            finished(Engine::Stock, 1, 9_000.0, 0),
+            finished(Engine::Stock, 10, 10_000.0, 0),
+            finished(Engine::Concurrent, 10, 45_000.0, 0),
         ];
-        let lines = lines(Place::Threads, &all);
-        assert_eq!(lines.len(), 4);
-        assert!(
-            lines[1].contains("SQLite WAL")
-                && lines[1].contains("9,000")
-                && lines[1].contains("1.0x")
-        );
-        assert!(lines[3].contains("CONCURRENT") && lines[3].contains("4.5x"), "{lines:?}");
-        assert_eq!(super::lines(Place::Processes, &all).len(), 1, "a header alone");
+        assert!(last(&all[..2]).trim_start().starts_with("10 "), "{}", last(&all[..2]));
+        let last = last(&all);
+        assert!(last.trim_start().starts_with("Plait, BEGIN CONCURRENT"), "{last}");
+        assert!(last.contains(" 4.5x "), "{last}");
     }
 
     #[test]
     fn a_ratio_below_one_has_two_digits() {
-        assert_eq!(
-            [ratio(0.04), ratio(0.9), ratio(1.0), ratio(31.27)],
-            ["0.04x", "0.90x", "1.0x", "31.3x"]
-        );
+        let ratios = [ratio(0.04), ratio(0.9), ratio(1.0), ratio(31.27)];
+        assert_eq!(ratios, ["0.04x", "0.90x", "1.0x", "31.3x"]);
+    }
+
+    #[test]
+    fn failures_are_a_share_of_all_transactions_and_one_is_not_none() {
+        let share = |failed| percent(finished(Engine::Deferred, 1, 1.0, failed).failed_percent());
+        assert_eq!([0, 2, 9_000].map(share), ["0", "0.2 %", "90.0 %"]);
+        assert_eq!(percent(0.001), "<0.1 %");
     }
 
     #[test]
     fn even_large_numbers_fit_100_columns() {
-        let all = Engine::ALL.map(|engine| finished(engine, 10_000, 1_234_567.0));
-        for line in lines(Place::Threads, &all) {
-            assert!(line.chars().count() <= 100, "{} columns: {line}", line.chars().count());
+        let one = [finished(Engine::Stock, 10_000, 1_234_567.0, 999_999)];
+        for line in [head(), last(&one)] {
+            assert!(line.chars().count() <= 98, "{} columns: {line}", line.chars().count());
         }
     }
 }

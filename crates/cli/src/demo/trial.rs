@@ -21,14 +21,16 @@ pub struct Measured {
     pub commits_per_second: f64,
     /// Acknowledged, also after the window.
     pub acknowledged: u64,
-    /// Median microseconds from BEGIN to the return of COMMIT.
+    /// Median microseconds from BEGIN to the return of COMMIT, of what was acknowledged.
     pub median_us: u32,
+    /// 99 of 100 take no longer.
+    pub p99_us: u32,
     /// The longest.
     pub worst_us: u32,
-    /// Transactions refused with a conflict and done again.
-    pub conflicts: u64,
-    /// Statements that failed as BUSY.
-    pub busy: u64,
+    /// Times that a transaction was run again after a conflict.
+    pub retries: u64,
+    /// Transactions that ended with an error.
+    pub failed: u64,
     /// Milliseconds until all had closed the database.
     pub close_ms: u64,
     /// Settings as every connection read them back.
@@ -59,15 +61,16 @@ fn summed(outcomes: Vec<Outcome>, seconds: f64) -> Measured {
     let mut all = Measured {
         commits_per_second: sum(|o| o.commits_in_time) as f64 / seconds,
         acknowledged: sum(|o| o.commits),
-        conflicts: sum(|o| o.conflicts),
-        busy: sum(|o| o.busy),
+        retries: sum(|o| o.retries),
+        failed: sum(|o| o.failed),
         ..Measured::default()
     };
     let mut waits: Vec<u32> = outcomes.into_iter().flat_map(|o| o.waits_us).collect();
-    all.worst_us = waits.iter().copied().max().unwrap_or(0);
-    if !waits.is_empty() {
-        let middle = waits.len() / 2;
-        all.median_us = *waits.select_nth_unstable(middle).1;
+    waits.sort_unstable();
+    if let Some(&worst) = waits.last() {
+        all.worst_us = worst;
+        all.median_us = waits[waits.len() / 2];
+        all.p99_us = waits[waits.len() * 99 / 100];
     }
     all
 }
@@ -154,7 +157,7 @@ mod tests {
     fn the_writers_are_added_up() {
         let all = summed(vec![outcome("wal", &[10, 30]), outcome("wal", &[20])], 0.5);
         assert_eq!((all.commits_per_second, all.acknowledged), (6.0, 3));
-        assert_eq!((all.median_us, all.worst_us), (20, 30));
+        assert_eq!((all.median_us, all.p99_us, all.worst_us), (20, 30, 30));
     }
 
     #[test]
