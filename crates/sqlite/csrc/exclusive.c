@@ -208,10 +208,10 @@ static void plLeaveExclusive(Btree *p, int bCommitted){
   }
   pl_exclusive_end(pPl->pConn, bCommitted, p->inTrans!=TRANS_NONE);
   pPl->bExcl = pPl->bStamped = 0;
+  pPl->nCommit += bCommitted!=0;
   plEndWrite(pPl);
   if( p->inTrans==TRANS_NONE ){
-    pPl->bMaintain |= (u8)bCommitted;
-    pPl->nCommit++;
+    pPl->bMaintain |= (u8)(bCommitted!=0);
     plEndRead(p);
     return;
   }

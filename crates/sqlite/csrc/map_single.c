@@ -28,9 +28,10 @@ static SQLITE_INLINE int plSameSchema(PlProg *g, int iCookie){
 static int plMapSingle(plait_map *m, PlOp *pOp){
   sqlite3 *db = m->db;
   PlProg *g = &m->aProg[PLP_READ];
-  Btree *pBt = db->aDb[g->iDb].pBt;
+  Btree *pBt;
   int iCookie = 0, eNext = PLM_DONE, bDone = 0, rc;
   if( !pOp->bShort || !db->autoCommit || db->nVdbeActive>0 || g->v==0 || g->v->expired || !g->s.bBinary ) return 0;
+  pBt = db->aDb[g->iDb].pBt;      /* now: DETACH expires the program, and the array may be shorter */
   if( pBt==0 || !PL_BT(pBt) || pBt->inTrans!=TRANS_NONE || pBt->sharable ) return 0;
   if( db->xProgress || AtomicLoad(&db->u1.isInterrupted) || plAsksHandler(db) ) return 0;
   pBt->pPl->bNoWait = 1;

@@ -354,6 +354,25 @@ fn a_concurrent_file_and_one_in_a_rollback_mode_agree_after_a_kill_at_any_step()
     }
 }
 
+// holds PREP-10
+#[test]
+fn a_reader_waits_for_the_process_that_settles_a_transaction_of_the_dead() {
+    let Some(subject) = real_plait("a stopped heir") else { return };
+    let stage = Stage::new(&subject, Other::Concurrent, "a stopped heir".into());
+    let (mut main, mut other) = witnesses(&stage, Scene::Beside).expect("both are open");
+    let count = "SELECT count(*) FROM t WHERE v IN ('one', 'two')";
+    stage.kill_at("several.decided", 1);
+    let stop = [("PLAIT_STOP_AT", "several.resolution_published")];
+    let crash = Subject::plait_with_crash_points();
+    let mut heir = Actor::in_process_with("heir", &crash, &stop);
+    heir.send_open(&stage.fixture.database());
+    heir.await_stop();
+    assert_eq!(other.integer(count), 2, "the other file has the transaction");
+    main.fails(count, BUSY);
+    os::resume(heir.pid()).expect("it goes on");
+    assert_eq!(main.integer(count), 2);
+}
+
 /// The same, of work that runs exclusively in a file or in both.
 fn kill_the_author_of_pages(subject: &Subject, other: Other, work: Work) {
     let exclusive = work.is_of_schema().into_iter().filter(|is| *is).count() as u64;

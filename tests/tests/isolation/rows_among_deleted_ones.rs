@@ -263,6 +263,41 @@ fn a_job_of_a_killed_producer_is_found_among_deleted_ones_once_it_is_committed()
     }
 }
 
+// holds EXCL-6
+#[test]
+fn a_row_of_a_killed_exclusive_transaction_is_found_among_deleted_ones_once_it_is_committed() {
+    let Some(_) = real_plait("deleted rows and an exclusive transaction") else { return };
+    const FIRST_LEFT: &str = "SELECT id FROM t WHERE id>10 ORDER BY id LIMIT 1";
+    for point in ["exclusive.committed", "exclusive.switched", "exclusive.visible"] {
+        let schema = "CREATE TABLE t(id INTEGER PRIMARY KEY, v);
+            WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM c WHERE i<400) INSERT INTO t SELECT i, i FROM c";
+        let fixture = Fixture::new(Subject::plait_with_crash_points(), schema);
+        let survivor = fixture.open();
+        survivor
+            .execute("PRAGMA page_count; DELETE FROM t WHERE id BETWEEN 11 AND 300")
+            .expect("rows go");
+        let mut victim = Actor::start_with_environment(
+            "victim",
+            &fixture.subject,
+            &fixture.database(),
+            ("PLAIT_CRASH_AT", point),
+        );
+        victim.ok("BEGIN EXCLUSIVE; PRAGMA application_id=7; INSERT INTO t VALUES(150, 0)");
+        // The gap that is known from here on has no row 150 in it, and is of the last commit.
+        for _ in 0..3 {
+            assert_eq!(survivor.integer(FIRST_LEFT), Ok(301), "{point}");
+        }
+        let before = survivor.integer("PRAGMA data_version").expect("a number");
+        victim.send("COMMIT");
+        victim.await_death();
+        // A writer settles what the victim has left, and commits nothing.
+        fixture.open().execute("BEGIN IMMEDIATE; ROLLBACK").expect("it goes on");
+        assert_eq!(survivor.integer(FIRST_LEFT), Ok(150), "{point}");
+        assert_ne!(survivor.integer("PRAGMA data_version"), Ok(before), "{point}");
+        assert_eq!(survivor.integer("SELECT count(*) FROM t"), Ok(111), "{point}");
+    }
+}
+
 #[test]
 fn a_job_that_is_not_found_among_deleted_ones_is_caught() {
     let suite = "a_job_that_comes_before_inside_or_behind_deleted_ones_is_found_by_all::in_threads";

@@ -258,6 +258,9 @@ fn file_data_versions(subject: &Subject) -> Vec<(&'static str, bool, bool)> {
         (&second, "SELECT * FROM t"),
         (&first, "CREATE TABLE u(a)"),
         (&second, "SELECT * FROM t"),
+        (&first, "BEGIN; CREATE TABLE w(a); ROLLBACK"),
+        (&first, "SELECT * FROM t"),
+        (&second, "SELECT * FROM t"),
     ] {
         connection.execute(sql).expect("it runs");
         let after = (ask(&first), ask(&second));

@@ -14,6 +14,7 @@ use super::Database;
 use super::changed::{self, Changed, ChangedSince, Part};
 use super::slots::{Slots, say_oldest};
 use crate::base::BaseHeader;
+use crate::crash_point;
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Lsn, SlotIndex, SnapshotTs};
 use crate::memtable::{Memtable, Share};
@@ -370,6 +371,9 @@ impl Generations {
     /// (M) Brings the generations in line with what the base's header says it includes.
     /// `exclusive`: the last transaction on the base was exclusive, stamped the (empty) active
     /// generation, and changed this.
+    ///
+    /// `base_generation` changes last: a process that is killed before leaves all of this to the
+    /// next one (EXCL-6).
     pub(crate) fn settle_base(&self, header: &BaseHeader, exclusive: Option<&Changed>) {
         let c = self.control();
         let merged = header.generation.get();
@@ -377,14 +381,13 @@ impl Generations {
             return;
         }
         if let Some(changed) = exclusive {
-            changed::note(&c.exclusive, c.exclusive_generation.load(Relaxed), merged, changed);
-            // Before the timestamp of the exclusive commit: a snapshot that has the timestamp finds
-            // this (EXCL-3).
-            c.exclusive_generation.store(merged, Release);
-        }
-        if let Some(changed) = exclusive
-            && self.active_generation().number.load(Relaxed) <= merged
-        {
+            let noted = c.exclusive_generation.load(Relaxed);
+            if noted != merged {
+                changed::note(&c.exclusive, noted, merged, changed);
+                // Before the timestamp of the exclusive commit: a snapshot that has the timestamp
+                // finds this (EXCL-3).
+                c.exclusive_generation.store(merged, Release);
+            }
             self.start_after_exclusive(merged + 1, changed);
         }
         for slot in &c.generations {
@@ -397,20 +400,25 @@ impl Generations {
         c.base_generation.store(merged, SeqCst);
     }
 
-    /// (M) Starts a new generation after an exclusive commit, and gives that commit a timestamp.
+    /// (M) Starts generation `number` after an exclusive commit, unless it has begun (EXCL-6), and
+    /// gives that commit a timestamp.
     fn start_after_exclusive(&self, number: u32, changed: &Changed) {
         let c = self.control();
-        let Some(index) = self.free_arena(0) else {
-            // The active one cannot take the new number: a snapshot that lists it under the old one
-            // pins it by that.
-            debug_assert!(false, "EXCL-5: an exclusive transaction has left no prepared arena");
-            return self.region.log().set_broken();
-        };
-        self.switch_active(index, number, false);
+        if self.active_generation().number.load(Relaxed) < number {
+            let Some(index) = self.free_arena(0) else {
+                // The active one cannot take the new number: a snapshot that lists it under the old
+                // one pins it by that.
+                debug_assert!(false, "EXCL-5: an exclusive transaction has left no prepared arena");
+                return self.region.log().set_broken();
+            };
+            self.switch_active(index, number, false);
+            crash_point!("exclusive.switched");
+        }
         forget_rowids(&c.rowids, changed);
         let ts = c.visible_ts.load(Relaxed) + 1;
         // Release: as for any commit.
         c.visible_ts.store(ts, Release);
+        crash_point!("exclusive.visible");
         self.region.log().note_newest_ts(ts);
         c.readable_ts.fetch_max(ts, Release);
         c.counters.exclusive_commits.fetch_add(1, Relaxed);

@@ -261,24 +261,24 @@ impl Database {
     fn settle_dead_merge(&self, mine: SlotIndex) -> Result<()> {
         // The dead process's locks on the base are gone with it, so the header is settled.
         let header = self.with_base(|base| base.header())?;
-        let active = self.generations.active_generation().number.load(Acquire);
+        // EXCL-6: the active generation may have been switched already.
+        let committed = header.generation.get() > self.control().base_generation.load(Acquire);
         let exclusive = self.is_exclusive(mine);
         if exclusive && self.region().layout().has_unresolved() {
             return self.settle_prepared_pages(Known::Nothing).map(drop);
         }
-        if exclusive && header.generation.get() < active {
+        if exclusive && !committed {
             self.bury_unfinished_commit()?;
         } else {
             // This may be the commit of a fence whose author died while raising it.
             self.with_base(session::bury_unseen)?;
-            if header.generation.get() > self.control().base_generation.load(Acquire) {
+            if committed {
                 // It may have been made without a sync, and is not noted (BEFORE-1, BEFORE-5 in
                 // log/before.rs).
                 self.log_shared().note_base_commit(header.generation);
             }
         }
         let _guard = self.lock_commit_even_if_poisoned()?;
-        let exclusive = exclusive && header.generation.get() == active;
         self.generations.settle_base(&header, exclusive.then_some(&Changed::ANYTHING));
         // A fence that the dead process was raising is raised by the next writer.
         self.note_rest(&header);
@@ -359,6 +359,13 @@ impl Layout {
     pub(crate) fn has_unresolved(&self) -> bool {
         let end = self.control.prepared_end.load(Acquire);
         end != 0 && end == self.log.log_end().get()
+    }
+
+    /// True from the frame that resolves a prepared transaction until that is settled.
+    pub(crate) fn is_being_settled(&self) -> bool {
+        // Acquire: as above.
+        let end = self.control.prepared_end.load(Acquire);
+        end != 0 && end < self.log.log_end().get()
     }
 }
 
@@ -534,7 +541,7 @@ impl Database {
     /// one.
     fn try_settle_prepared_of_dead(&self) -> Option<Result<()>> {
         if !self.region().layout().has_unresolved() {
-            return Some(Ok(()));
+            return (!self.is_being_settled_for_dead()).then_some(Ok(()));
         }
         let owner = self.control().right_owner.load(Acquire);
         if self.slots.is_owner_alive(owner) {
@@ -545,6 +552,16 @@ impl Database {
         }
         let tried = self.reap_and_settle().and_then(|(_, settled)| settled);
         (tried.is_err() || !self.region().layout().has_unresolved()).then_some(tried)
+    }
+
+    /// PREP-10: true if a living process has published the frame that resolves what a dead author
+    /// left, and has not settled it yet. If it dies, what it has announced is settled as any commit
+    /// is.
+    fn is_being_settled_for_dead(&self) -> bool {
+        let owner = self.control().right_owner.load(Acquire);
+        self.region().layout().is_being_settled()
+            && self.slots.is_owner_alive(owner)
+            && self.resolves_for_dead(owner)
     }
 
     /// True if the holder of the right resolves or settles for a dead process: it has no
@@ -725,9 +742,7 @@ impl Database {
         }
         {
             let _guard = self.lock_commit_even_if_poisoned()?;
-            let active = self.generations.active_generation().number.load(Acquire);
-            let exclusive = header.generation.get() == active;
-            self.generations.settle_base(&header, exclusive.then_some(&Changed::ANYTHING));
+            self.generations.settle_base(&header, Some(&Changed::ANYTHING));
             // Last: after an earlier death the next process does this again. Release, for readers
             // without the mutex.
             self.control().prepared_end.store(0, Release);

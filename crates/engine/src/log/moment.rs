@@ -149,12 +149,15 @@ impl Tail {
             && shared.ring_bytes() == ring_bytes
             && window.is_power_of_two()
             && window <= ring_bytes;
+        if !fits {
+            return None;
+        }
         let end = shared.log_end();
         // Between generations nothing is in the ring up to the next segment: content and gap
         // together may be longer than the window.
         let from = shared.skip_gap(shared.written_through(), end);
         let len = end.get().checked_sub(from.get())?;
-        if !fits || len == 0 || end.get() > u64::MAX / 2 {
+        if len == 0 || end.get() > u64::MAX / 2 {
             return None;
         }
         let mut bytes = Vec::new();

@@ -42,9 +42,9 @@
 //! that is not on disk (before.rs). The call then writes only what was published before that sync
 //! (BEFORE-2).
 
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
+use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::error::LogError;
@@ -236,9 +236,9 @@ impl Log {
         self.check_poison()?;
         let target = shared.log_end();
         if shared.base_is_unsynced() {
-            match self.syncing_base.try_lock() {
-                Ok(one) => self.sync_base(one).map_err(|e| self.fatal(&e))?,
-                Err(_) => return Ok(()),
+            match try_lock(&self.syncing_base) {
+                Some(one) => self.sync_base(one).map_err(|e| self.fatal(&e))?,
+                None => return Ok(()),
             }
         }
         let write = shared.write_mutex.try_lock(&self.party);
@@ -249,9 +249,9 @@ impl Log {
             // Relaxed: changes under the write mutex only, which is held.
             shared.group.write_turns.fetch_add(1, Relaxed);
         }
-        match self.writing.try_lock() {
-            Ok(turn) => self.write_in_turn(turn, target).map_err(|e| self.fatal(&e)),
-            Err(_) => Ok(()),
+        match try_lock(&self.writing) {
+            Some(turn) => self.write_in_turn(turn, target).map_err(|e| self.fatal(&e)),
+            None => Ok(()),
         }
     }
 
@@ -264,6 +264,15 @@ impl Log {
             return self.check_poison();
         }
         self.write_if_free()
+    }
+}
+
+/// `None` if another thread has the mutex. As in [`one_at_a_time`] a panic under it means nothing.
+fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     }
 }
 

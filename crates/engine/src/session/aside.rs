@@ -138,11 +138,12 @@ fn is_there(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok()
 }
 
-/// Returns the logs that were put aside for `path`, oldest first.
+/// Returns the logs that were put aside for `path`, oldest first. Numbers may be missing: of memory
+/// that was put aside without a log, or of what the user has removed.
 pub fn logs(path: &Path) -> Vec<PathBuf> {
     let log = log_path(path);
     let names = (1..NAMES_MAX).map(|n| set_aside_name(&log, n));
-    names.take_while(|name| is_there(name)).collect()
+    names.filter(|name| is_there(name)).collect()
 }
 
 /// Returns the log with this salt that was put aside for `path`.
@@ -192,4 +193,20 @@ pub(crate) fn remove_wal(path: &Path) -> Result<()> {
     OsStorage
         .sync_dir_of(path)
         .map_err(|e| Error::io(format!("cannot sync the folder of {}", path.display()), &e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_that_were_put_aside_are_found_though_a_number_is_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.db");
+        let names = [2, 5].map(|n| set_aside_name(&log_path(&path), n));
+        for name in &names {
+            std::fs::write(name, b"a log").unwrap();
+        }
+        assert_eq!(logs(&path), names);
+    }
 }

@@ -107,7 +107,13 @@ fn give_up(fd: RawFd) {
     }
     if dummy >= 0 && dummy != fd {
         // SAFETY: `dummy` is open; the description of `fd` is given up.
-        unsafe { libc::dup3(dummy, fd, libc::O_CLOEXEC) };
+        let put = unsafe { libc::dup3(dummy, fd, libc::O_CLOEXEC) };
+        if put < 0 {
+            // `fd` lies beyond a limit that was lowered later. Its locks matter more than its
+            // number: a child that kept them would keep its dead parent alive.
+            // SAFETY: `fd` is ours.
+            unsafe { libc::close(fd) };
+        }
         // SAFETY: opened above and not used again.
         unsafe { libc::close(dummy) };
     }

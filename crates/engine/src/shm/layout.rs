@@ -30,7 +30,7 @@ use crate::storage::names::{SHARED_MEMORY_BYTES, SHARED_MEMORY_MAGIC};
 use crate::sync::mutex::SharedMutex;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 22;
+pub const LAYOUT_VERSION: u32 = 23;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = SHARED_MEMORY_MAGIC;
 /// Memtable arenas: the small ones come first.

@@ -27,7 +27,8 @@
 //!   sequentially consistent.
 //! - MARK-2 A count belongs to a process. The count of a dead process counts for nothing, and a
 //!   dead owner owns nothing: a thread that finds either tests whether the process lives, and needs
-//!   no reaper.
+//!   no reaper. An owner's word names its slot and how often that was taken: the word of a dead
+//!   process is never that of the next one in its slot, whose lock would be cleared with it.
 //! - MARK-3 A process counts readers only while it holds its claim on the log (session.rs), so that
 //!   no recovery can run at the same time with another shared memory file.
 //! - MARK-4 A child made by fork neither takes nor releases any of these locks: all are its
@@ -68,27 +69,46 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use super::layout::{ProcessSlot, READ_MARKS};
 use super::region::Region;
 use super::{fork, process};
 use crate::error::{Error, Result};
-use crate::ids::ProcessIndex;
+use crate::ids::{PROCESS_SLOTS, ProcessIndex};
 use crate::sync::yielding::Yielding;
 
 /// One process's access to the locks on the read marks.
 pub struct ReadMarks {
     region: Arc<Region>,
     process: ProcessIndex,
+    /// This process as an owner.
+    word: u32,
     fork_generation: u64,
     yielding: Yielding,
+}
+
+/// Bits of an owner's word that hold its slot index + 1. The others count how often the slot was
+/// taken.
+const SLOT_BITS: u32 = u16::BITS;
+const _: () = assert!(PROCESS_SLOTS < 1 << SLOT_BITS);
+
+/// Returns the word under which the process of slot `index` owns marks.
+fn owner_word(region: &Region, index: ProcessIndex) -> u32 {
+    // Acquire pairs with the AcqRel in `register`: the former owner of the slot is dead.
+    let taken = region.layout().processes[index.0 as usize].generation.load(Acquire);
+    (index.0 + 1) | taken << SLOT_BITS
+}
+
+fn slot_of(owner: u32) -> Option<ProcessIndex> {
+    (owner & ((1 << SLOT_BITS) - 1)).checked_sub(1).map(ProcessIndex)
 }
 
 impl ReadMarks {
     /// Returns the access of the process of slot `process`, which has registered.
     pub fn new(region: Arc<Region>, process: ProcessIndex) -> ReadMarks {
         ReadMarks {
+            word: owner_word(&region, process),
             region,
             process,
             fork_generation: fork::fork_generation(),
@@ -158,7 +178,7 @@ impl ReadMarks {
         if self.is_forked() {
             return false;
         }
-        let mine = self.process.0 + 1;
+        let mine = self.word;
         for mark in marks.clone() {
             let is_free = self.disown_dead(mark)
                 && self.owner(mark).compare_exchange(0, mine, SeqCst, SeqCst).is_ok();
@@ -201,7 +221,11 @@ impl ReadMarks {
     }
 
     fn is_dead(&self, owner: u32) -> bool {
-        !process::is_alive(&self.region, self.process, ProcessIndex(owner - 1))
+        let Some(index) = slot_of(owner).filter(|index| (index.0 as usize) < PROCESS_SLOTS) else {
+            return true;
+        };
+        owner != owner_word(&self.region, index)
+            || !process::is_alive(&self.region, self.process, index)
     }
 
     /// Clears a dead `owner`. False if another thread did so first, and perhaps owns the mark by
@@ -218,8 +242,11 @@ pub(super) fn forget(region: &Region, process: ProcessIndex) {
         count.store(0, Release);
     }
     for owner in &region.control().mark_owners {
-        // Failure: it belongs to another process.
-        let _ = owner.compare_exchange(process.0 + 1, 0, SeqCst, SeqCst);
+        let word = owner.load(SeqCst);
+        if slot_of(word) == Some(process) {
+            // Failure: another thread has found that owner dead.
+            let _ = owner.compare_exchange(word, 0, SeqCst, SeqCst);
+        }
     }
 }
 
@@ -336,6 +363,24 @@ pub(crate) mod tests {
         let heir = join(&path, 3);
         assert_eq!(heir.process, index);
         assert!(a.lock_exclusive(1..4));
+    }
+
+    // holds MARK-2
+    #[test]
+    fn a_thread_that_saw_a_dead_owner_does_not_clear_the_lock_of_the_next_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("shm");
+        let (a, dead) = (join(&path, 1), join(&path, 2));
+        assert!(dead.lock_exclusive(2..3));
+        let (index, seen) = (dead.process, a.owner(2).load(SeqCst));
+        drop(dead);
+        assert!(a.is_dead(seen));
+        process::clear_dead(&a.region, index);
+        let heir = join(&path, 3);
+        assert_eq!(heir.process, index);
+        assert!(heir.lock_exclusive(2..3));
+        assert!(!a.disown(2, seen));
+        assert!(!a.lock_shared(2));
     }
 
     // holds MARK-1

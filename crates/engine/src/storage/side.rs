@@ -142,8 +142,11 @@ pub fn is_ours(file: &File, path: &Path) -> Result<bool> {
 
 fn check_owner(meta: &Metadata, base: &Metadata, base_path: &Path) -> Result<()> {
     let ours = [base.uid(), rustix::process::geteuid().as_raw(), 0].contains(&meta.uid());
-    let of_group = base.mode() & 0o020 != 0 && meta.gid() == base.gid();
-    if ours || of_group || base.mode() & 0o002 != 0 || is_listed_writer(base_path, meta) {
+    let may_write = match access_list(base_path) {
+        Some(list) => list.lets_write(base, meta),
+        None => base.mode() & 0o020 != 0 && meta.gid() == base.gid(),
+    };
+    if ours || may_write || base.mode() & 0o002 != 0 {
         return Ok(());
     }
     Err(refused(format!(
@@ -152,27 +155,35 @@ fn check_owner(meta: &Metadata, base: &Metadata, base_path: &Path) -> Result<()>
     )))
 }
 
-/// True if the access control list of the database lets the owner or the group of `meta` write.
-/// (acl(5). The kernel's form is a version, then entries of a kind, permissions and an id.)
-fn is_listed_writer(base_path: &Path, meta: &Metadata) -> bool {
+/// An access control list: entries of a kind, permissions and an id (acl(5)).
+struct AccessList(Vec<(u16, u16, u32)>);
+
+/// Returns the list of the file, if it has one that says more than its mode. (The kernel's form is
+/// a version, then the entries.)
+fn access_list(path: &Path) -> Option<AccessList> {
     let mut bytes = vec![0; 1 << 16];
-    let Ok(n) = rustix::fs::getxattr(base_path, "system.posix_acl_access", &mut bytes) else {
-        return false;
-    };
-    let entries: Vec<(u16, u16, u32)> = bytes[..n]
-        .get(4..)
-        .unwrap_or_default()
-        .chunks_exact(8)
-        .map(|e| {
-            let id = u32::from_le_bytes([e[4], e[5], e[6], e[7]]);
-            (u16::from_le_bytes([e[0], e[1]]), u16::from_le_bytes([e[2], e[3]]), id)
-        })
-        .collect();
-    let (user, group, mask, write) = (0x02, 0x08, 0x10, 0o2);
-    let is_masked = entries.iter().any(|&(kind, may, _)| kind == mask && may & write == 0);
-    let is_them =
-        |kind, id| (kind == user && id == meta.uid()) || (kind == group && id == meta.gid());
-    !is_masked && entries.iter().any(|&(kind, may, id)| is_them(kind, id) && may & write != 0)
+    let n = rustix::fs::getxattr(path, "system.posix_acl_access", &mut bytes).ok()?;
+    let entries = bytes[..n].get(4..)?.chunks_exact(8).map(|e| {
+        let id = u32::from_le_bytes([e[4], e[5], e[6], e[7]]);
+        (u16::from_le_bytes([e[0], e[1]]), u16::from_le_bytes([e[2], e[3]]), id)
+    });
+    Some(AccessList(entries.collect()))
+}
+
+impl AccessList {
+    /// True if it lets the owner or the group of `meta` write a file of `base`'s owner and group.
+    /// With a list the group bits of the mode are its mask, and the group has an entry of its own.
+    fn lets_write(&self, base: &Metadata, meta: &Metadata) -> bool {
+        let (user, own_group, group, mask, write) = (0x02, 0x04, 0x08, 0x10, 0o2);
+        let is_masked = self.0.iter().any(|&(kind, may, _)| kind == mask && may & write == 0);
+        let is_them = |kind, id| {
+            (kind == user && id == meta.uid())
+                || (kind == group && id == meta.gid())
+                || (kind == own_group && base.gid() == meta.gid())
+        };
+        let may = |&(kind, may, id): &(u16, u16, u32)| is_them(kind, id) && may & write != 0;
+        !is_masked && self.0.iter().any(may)
+    }
 }
 
 /// Creates a side file with the permission bits `mode`, and the owner and group of the database as
@@ -400,12 +411,15 @@ mod tests {
             eprintln!("skipped: the file system has no access control lists");
             return;
         }
-        // With a list the group bits of the mode are its mask.
         let gid = std::fs::metadata(&base).expect("there").gid();
         assert_eq!(gid, alice);
         open_or_create(&side).expect("he may write the database");
         std::os::unix::fs::chown(&side, Some(mallory), Some(mallory)).expect("his");
         assert!(why(open_or_create(&side)).contains("user 1002"), "he may only read");
+        // With a list the group bits of the mode are its mask, and the group may only read.
+        assert_ne!(std::fs::metadata(&base).expect("there").mode() & 0o020, 0);
+        std::os::unix::fs::chown(&side, Some(mallory), Some(alice)).expect("his");
+        assert!(why(open_or_create(&side)).contains("user 1002"), "his group may only read");
     }
 
     // holds SIDE-2

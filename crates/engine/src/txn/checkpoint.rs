@@ -94,7 +94,11 @@ impl Conn {
             });
             let mut outcome = outcome;
             if let Some(right) = &right {
-                right.checkpoint(Checkpoint::Passive)?;
+                let copied = right.checkpoint(Checkpoint::Passive);
+                // What was asked for is done, if it is: a failure here says nothing about that.
+                if !matches!(outcome, Ok(true)) {
+                    copied?;
+                }
                 if asked == Asked::Truncate && matches!(outcome, Ok(true)) {
                     // Frees the writer's right of a dead process.
                     self.db.reap_dead()?;
