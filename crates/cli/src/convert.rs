@@ -76,6 +76,7 @@ pub fn enable(args: &EnableArgs) -> Result<u8> {
         anstream::println!("{} is in concurrent mode already", args.file.display());
         return Ok(failure::OK);
     }
+    refuse_if_broken(&before, &args.file)?;
     convert(&before.path, &args.file, &["concurrent"])?;
     anstream::println!(
         "{} is in concurrent mode now (it was in mode {})",
@@ -204,6 +205,13 @@ pub fn refuse_if_broken(state: &Inspection, shown: &Path) -> Result<()> {
     match state.outlook() {
         Outlook::Refuses { why, .. } => Err(Failure::new(
             format!("{} cannot be opened: {why}", shown.display()),
+            format!("run `plait check {}`, which tells what to do", quoted(shown)),
+        )),
+        Outlook::Mixes { why } => Err(Failure::new(
+            format!(
+                "{} stands beside a WAL that belongs to another database file, and opening it would mix the two: {why}",
+                shown.display()
+            ),
             format!("run `plait check {}`, which tells what to do", quoted(shown)),
         )),
         _ => Ok(()),

@@ -20,6 +20,7 @@ use crate::failure::{self, Result};
 use crate::inspect::log::Log;
 use crate::inspect::moment::PAUSE;
 use crate::inspect::outlook::{Advice, Instead, Outlook};
+use crate::inspect::pairing::Pairing;
 use crate::inspect::{self, Inspection};
 use crate::quantity;
 use crate::sqlite::{self, OpenFlags};
@@ -44,6 +45,8 @@ enum Place {
     Copy,
     /// On a copy that does without its log.
     CopyOfBase,
+    /// On a copy of the file alone.
+    CopyOfFile,
     Nowhere(&'static str),
 }
 
@@ -114,6 +117,9 @@ fn place(state: &Inspection) -> Place {
         Outlook::Ordinary if state.has_journal => Place::Copy,
         // SQLite removes the WAL of an empty file.
         Outlook::Ordinary if state.base.is_empty() && state.wal.is_some() => Place::Copy,
+        Outlook::Mixes { .. } => Place::CopyOfFile,
+        // Whoever closes it last would bring the WAL into the file, which may be that of another.
+        Outlook::Ordinary | Outlook::Starts { .. } if state.pairing != Pairing::Fits => Place::Copy,
         // A reader alone would leave a WAL behind that was not there.
         Outlook::Ordinary | Outlook::Starts { stale_log: false } if state.wal.is_none() => {
             Place::Here(OpenFlags::ReadWrite)
@@ -151,10 +157,11 @@ fn content(state: &Inspection) -> Result<Checked> {
                 Err(sqlite::failure(&e, "check the content of", &state.path))
             }
             // Perhaps it may be read but not opened: SQLite writes beside a database even to read it.
-            Err(_) => on_a_copy(state, false),
+            Err(_) => on_a_copy(state, Without::Nothing),
         },
-        Place::Copy => on_a_copy(state, false),
-        Place::CopyOfBase => on_a_copy(state, true),
+        Place::Copy => on_a_copy(state, Without::Nothing),
+        Place::CopyOfBase => on_a_copy(state, Without::Log),
+        Place::CopyOfFile => on_a_copy(state, Without::Everything),
         Place::Nowhere(why) => {
             let line = Line::new("content", Verdict::Notice, format!("not checked: {why}"));
             Ok(Checked::Told(vec![line]))
@@ -162,23 +169,41 @@ fn content(state: &Inspection) -> Result<Checked> {
     }
 }
 
-/// Checks a copy; `base_only`: as `plait recover --accept-base` would leave it.
-fn on_a_copy(state: &Inspection, base_only: bool) -> Result<Checked> {
-    let copied = Scratch::copy(&state.path);
+/// What a copy does without.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Without {
+    Nothing,
+    /// As `plait recover --accept-base` would leave it.
+    Log,
+    /// All that stands beside the file: the same, where a WAL of another is there.
+    Everything,
+}
+
+/// Checks a copy.
+fn on_a_copy(state: &Inspection, without: Without) -> Result<Checked> {
+    let copied = match without {
+        Without::Everything => Scratch::copy_file_alone(&state.path),
+        Without::Nothing | Without::Log => Scratch::copy(&state.path),
+    };
     if state.has_moved() {
         return Ok(Checked::Moved);
     }
     let scratch = copied?;
     let copy = scratch.database();
-    let accepted = if base_only { sqlite::accept_base(&copy) } else { Ok(()) };
+    let accepted = if without == Without::Log { sqlite::accept_base(&copy) } else { Ok(()) };
     let checked = accepted.and_then(|()| content::check(&copy, OpenFlags::ReadWrite));
     let missing = state.memory.as_ref().is_some_and(|m| m.is_trusted() && m.unwritten_bytes > 0);
-    let without = match (base_only, missing) {
-        (true, _) => " without the log, as `plait recover --accept-base` would leave the database",
-        (false, true) => {
+    let without = match (without, missing) {
+        (Without::Log, _) => {
+            " without the log, as `plait recover --accept-base` would leave the database"
+        }
+        (Without::Everything, _) => {
+            " of the file alone, as `plait recover --accept-base` would leave the database"
+        }
+        (Without::Nothing, true) => {
             " without what is only in shared memory; the database itself was not opened"
         }
-        (false, false) => "; the database itself was not opened",
+        (Without::Nothing, false) => "; the database itself was not opened",
     };
     match checked {
         Ok(lines) => {

@@ -33,8 +33,17 @@ pub struct Scratch {
 impl Scratch {
     /// Copies the database at `path`. When that changed meanwhile, which the caller finds out, the copy is no state of it.
     pub fn copy(path: &Path) -> Result<Scratch> {
+        Scratch::copy_files(path, SUFFIXES)
+    }
+
+    /// Copies the file without anything that stands beside it.
+    pub fn copy_file_alone(path: &Path) -> Result<Scratch> {
+        Scratch::copy_files(path, &SUFFIXES[..1])
+    }
+
+    fn copy_files(path: &Path, suffixes: &[&str]) -> Result<Scratch> {
         let size = |suffix: &&str| std::fs::metadata(beside(path, suffix)).map_or(0, |m| m.len());
-        let total: u64 = SUFFIXES.iter().map(size).sum();
+        let total: u64 = suffixes.iter().map(size).sum();
         let place = std::env::temp_dir();
         let room = FileSystem::of(&place).map_or(u64::MAX, |fs| fs.free_bytes);
         // Recovery writes to the copy: the log's content once more into its WAL and into the file.
@@ -63,7 +72,7 @@ impl Scratch {
         std::fs::create_dir_all(folder)
             .map_err(|e| Failure::io("make a directory in", &place, &e))?;
         let bar = console::progress("copying", total);
-        for suffix in SUFFIXES {
+        for suffix in suffixes {
             let from = beside(path, suffix);
             copy_file(&from, &beside(&scratch.database(), suffix), &bar)?;
         }

@@ -7,6 +7,7 @@ use crate::failure;
 use crate::inspect::Inspection;
 use crate::inspect::log::Log;
 use crate::inspect::outlook::{Advice, Instead, Outlook};
+use crate::inspect::pairing::Pairing;
 use crate::quantity::{bytes, count, of};
 
 /// All lines but those about the content.
@@ -55,15 +56,25 @@ fn base(state: &Inspection) -> Line {
 
 fn wal(state: &Inspection) -> Line {
     let Some(wal) = &state.wal else { return Line::fact("WAL", "none") };
-    Line::fact(
-        "WAL",
-        format!(
-            "{}: {} in {}",
-            bytes(wal.bytes),
-            of(wal.frames, "page", "pages"),
-            of(wal.commits, "commit", "commits")
+    let text = format!(
+        "{}: {} in {}",
+        bytes(wal.bytes),
+        of(wal.frames, "page", "pages"),
+        of(wal.commits, "commit", "commits")
+    );
+    match &state.pairing {
+        Pairing::Suspect(why) if is_applied(state) => Line::new(
+            "WAL",
+            Verdict::Notice,
+            format!("{text}; it may be that of another database file: {why}; opening applies it"),
         ),
-    )
+        _ => Line::fact("WAL", text),
+    }
+}
+
+/// Nothing but SQLite itself, which asks nothing, decides whether the WAL counts.
+fn is_applied(state: &Inspection) -> bool {
+    matches!(state.outlook(), Outlook::Ordinary | Outlook::Starts { .. })
 }
 
 fn log(state: &Inspection) -> Line {
@@ -202,6 +213,13 @@ fn opening(state: &Inspection) -> Line {
             let also = if stale_log { ", and removes a log that is no longer needed" } else { "" };
             (Verdict::Good, format!("starts a new session; there is nothing to recover{also}"))
         }
+        Outlook::Mixes { why } => (
+            Verdict::Damage,
+            format!(
+                "mixes the file with a WAL that belongs to another database file: {why}; put the right one of them back before anything opens it, \
+                 or use the file alone with `plait recover {shown} --accept-base` (it asks; --yes answers), which keeps the WAL under another name"
+            ),
+        ),
         Outlook::SetsAside { why } => (
             Verdict::Notice,
             format!(

@@ -76,6 +76,12 @@ fn of_files(state: &Inspection, shown: &Path) -> Vec<Finding> {
     let found = lines.map(|line| {
         let advice = match (line.about, line.verdict) {
             (_, Verdict::Good) => String::new(),
+            ("opening", Verdict::Damage) if matches!(state.outlook(), Outlook::Mixes { .. }) => {
+                format!("plait restore BACKUP {shown}, which puts both aside")
+            }
+            ("WAL", _) => format!(
+                "plait restore BACKUP {shown}, if a copy was put in the place of the file; nothing, if file and WAL were brought here together"
+            ),
             ("opening", _) if is_left => format!("plait recover {shown}"),
             ("opening", Verdict::Damage) => format!("plait restore BACKUP {shown}"),
             _ => String::new(),

@@ -12,7 +12,9 @@ pub mod memory;
 pub mod moment;
 pub mod openers;
 pub mod outlook;
+pub mod pairing;
 pub mod strangers;
+pub mod users;
 pub mod wal;
 
 use std::ffi::OsStr;
@@ -34,6 +36,7 @@ use log::Log;
 use memory::Memory;
 use moment::{Moment, PAUSE};
 use outlook::Outlook;
+use pairing::{Pairing, pairing};
 use wal::Wal;
 
 /// How long it is looked at again while others open and close it.
@@ -68,6 +71,8 @@ pub struct Inspection {
     pub header: Header,
     /// The database file is not the one that its WAL, log and shared memory belong to.
     pub is_replaced: bool,
+    /// What speaks against it beside that, as far as SQLite's own bytes tell.
+    pub pairing: Pairing,
     /// Shared memory.
     pub memory: Option<Memory>,
     /// The log.
@@ -148,13 +153,7 @@ impl Inspection {
         let Some(header) =
             newest.or(base.header).or_else(|| base.is_empty().then_some(Header::EMPTY))
         else {
-            return Err(Failure::new(
-                format!(
-                    "{} is not an SQLite database: it begins with something else",
-                    shown.display()
-                ),
-                "check the path; an encrypted or compressed database must be decoded first",
-            ));
+            return Err(no_database(shown));
         };
         let shm = shm_path(&path);
         let read_memory = || {
@@ -184,6 +183,11 @@ impl Inspection {
             && matches!(&log, Log::Sound(summary) if summary.newest.get() > header.generation);
         let is_replaced = header.is_concurrent() && lost_fence
             || !in_use && (misses_fence || !belongs(base.first_page, in_wal, false));
+        // The WAL of a session is its members' business.
+        let pairing = match wal.as_ref().filter(|_| !in_use) {
+            Some(wal) => pairing(&path, &base, wal).map_err(|e| Failure::io("read", shown, &e))?,
+            None => Pairing::Fits,
+        };
         let index = beside(&path, "-shm");
         let put_aside = aside::logs(&path);
         let is_claimed = is_claimed(&index).map_err(|e| Failure::io("read", &index, &e))?;
@@ -194,6 +198,7 @@ impl Inspection {
             has_journal,
             header,
             is_replaced,
+            pairing,
             memory,
             log,
             is_claimed,
@@ -216,6 +221,7 @@ impl Inspection {
             Outlook::Ordinary | Outlook::Joins(_) | Outlook::Starts { .. } => true,
             Outlook::GoesOn
             | Outlook::Restores(_)
+            | Outlook::Mixes { .. }
             | Outlook::SetsAside { .. }
             | Outlook::Recovers { .. }
             | Outlook::Refuses { .. } => false,
@@ -241,7 +247,14 @@ impl Inspection {
 
     /// What opening it will do.
     pub fn outlook(&self) -> Outlook {
-        outlook::outlook(self.header, !self.is_replaced, self.memory.as_ref(), &self.log)
+        let header = self.header;
+        let told = outlook::outlook(header, !self.is_replaced, self.memory.as_ref(), &self.log);
+        match (&self.pairing, told) {
+            (Pairing::Foreign(why), Outlook::Ordinary | Outlook::Starts { .. }) => {
+                Outlook::Mixes { why: why.clone() }
+            }
+            (_, told) => told,
+        }
     }
 
     /// What happens to the files of a database beside one that was emptied, in words: SQLite takes an empty file for a new database. `None` if
@@ -268,6 +281,13 @@ impl Inspection {
     pub fn alive(&self) -> &[u32] {
         self.memory.as_ref().map_or(&[], |m| &m.alive)
     }
+}
+
+fn no_database(shown: &Path) -> Failure {
+    Failure::new(
+        format!("{} is not an SQLite database: it begins with something else", shown.display()),
+        "check the path; an encrypted or compressed database must be decoded first",
+    )
 }
 
 /// Others open and close the database all the time, so that nothing can be told.

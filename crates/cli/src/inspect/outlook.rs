@@ -22,6 +22,11 @@ pub enum Outlook {
         /// Whether there is such a log.
         stale_log: bool,
     },
+    /// It applies a WAL to the file that is of another one, as any SQLite does.
+    Mixes {
+        /// How that is known.
+        why: String,
+    },
     /// It gives the log beside the file at rest, which is not its own, another name, and starts a new session.
     SetsAside {
         /// How that is known.

@@ -3,13 +3,11 @@
 //! | module | concept |
 //! |---|---|
 //! | [`swap`] | the renames, and who may be killed between them |
-//! | [`users`] | who has the database open |
 //!
 //! The backup is copied into the folder of the database first, as `plait backup` copies (`copy`): so it is checked, and may be a
 //! database in use or with files beside it. What stood there is neither opened nor changed, since it may be what is damaged.
 
 mod swap;
-mod users;
 
 use std::fs::Metadata;
 use std::io::{self, ErrorKind};
@@ -23,7 +21,7 @@ use crate::console::{self, GOOD, styled};
 use crate::copy::{self, Plan, Thoroughness, WholeCopy, leftovers};
 use crate::failure::{self, Failure, Result};
 use crate::inspect::base::BaseFile;
-use crate::inspect::{Inspection, SIDE_FILES, barrier, base_beside, beside};
+use crate::inspect::{Inspection, SIDE_FILES, barrier, base_beside, beside, users};
 use crate::{convert, os};
 
 /// Links that are followed.

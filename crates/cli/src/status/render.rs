@@ -70,6 +70,10 @@ fn at_rest(file: &Path, look: &Look) -> String {
             };
             format!("concurrent mode, {}; {who}", styled(GOOD, "at rest"))
         }
+        Outlook::Mixes { why } => format!(
+            "{}: {why}; opening it would mix the two; {check}",
+            styled(BAD, "the WAL beside it belongs to another database file")
+        ),
         Outlook::SetsAside { why } => format!(
             "concurrent mode, {}; the log beside it is not its own, and the next program to open it puts that aside: {why}; {check}",
             styled(GOOD, "at rest")
