@@ -17,13 +17,14 @@ use plait_client::FULL;
 
 use crate::console::{BAD, GOOD, HEADING, styled};
 use crate::failure::{self, Result};
+use crate::inspect::astray::{self, Astray};
 use crate::inspect::log::Log;
 use crate::inspect::moment::PAUSE;
 use crate::inspect::outlook::{Advice, Instead, Outlook};
 use crate::inspect::pairing::Pairing;
 use crate::inspect::{self, Inspection};
 use crate::quantity;
-use crate::sqlite::{self, OpenFlags};
+use crate::sqlite::{self, OpenFlags, SqlError};
 use report::{Line, Verdict};
 use scratch::Scratch;
 
@@ -55,24 +56,27 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
     let start = Instant::now();
     let mut state = Inspection::of(&args.file)?;
     let lines = loop {
-        let lines = state::lines(&state);
+        let astray = astray::look(&state);
+        let lines = state::lines(&state, &astray);
         if args.quick {
             break lines;
         }
-        match content(&state) {
+        let (e, is_certain) = match content(&state, &astray) {
             Ok(Checked::Told(content)) => break [lines, content].concat(),
-            Ok(Checked::Moved) => {}
-            Err(e) => {
-                anstream::println!(
-                    "{}: the content could not be checked",
-                    styled(HEADING, args.file.display())
-                );
-                told(&lines);
-                return Err(e);
+            Ok(Checked::Moved(refused)) => {
+                let refused =
+                    refused.map(|e| sqlite::failure(&e, "check the content of", &args.file));
+                (refused.unwrap_or_else(|| inspect::unsettled(&args.file)), false)
             }
-        }
-        if start.elapsed() >= inspect::PATIENCE {
-            return Err(inspect::unsettled(&args.file));
+            Err(e) => (e, true),
+        };
+        if is_certain || start.elapsed() >= inspect::PATIENCE {
+            anstream::println!(
+                "{}: the content could not be checked",
+                styled(HEADING, args.file.display())
+            );
+            told(&lines);
+            return Err(e);
         }
         std::thread::sleep(PAUSE);
         state = Inspection::of(&args.file)?;
@@ -108,11 +112,15 @@ fn told(lines: &[Line]) {
 /// What came of checking the content.
 enum Checked {
     Told(Vec<Line>),
-    /// It is in another state than was seen.
-    Moved,
+    /// It is in another state than was seen, or who opens it is refused for now.
+    Moved(Option<SqlError>),
 }
 
-fn place(state: &Inspection) -> Place {
+fn place(state: &Inspection, astray: &[Astray]) -> Place {
+    // Another WAL or WAL-index would come beside that of the programs.
+    if astray.iter().any(|file| file.suffix != "-plait") {
+        return Place::Nowhere("nobody else may open it until these programs have closed it");
+    }
     match state.outlook() {
         Outlook::Ordinary if state.has_journal => Place::Copy,
         // SQLite removes the WAL of an empty file.
@@ -144,20 +152,23 @@ fn place(state: &Inspection) -> Place {
     }
 }
 
-fn content(state: &Inspection) -> Result<Checked> {
-    match place(state) {
+fn content(state: &Inspection, astray: &[Astray]) -> Result<Checked> {
+    match place(state, astray) {
         Place::Here(flags) => match content::check(&state.path, flags) {
             Ok(lines) => Ok(Checked::Told(lines)),
             Err(e) if e.is_damage() => {
                 let line = Line::new("content", Verdict::Damage, e.said());
                 Ok(Checked::Told(vec![line]))
             }
-            Err(e) if e.is_of_others() && state.has_moved() => Ok(Checked::Moved),
+            Err(e) if e.is_of_others() && state.has_moved() => Ok(Checked::Moved(Some(e))),
             Err(e) if e.is_of_others() => {
                 Err(sqlite::failure(&e, "check the content of", &state.path))
             }
             // Perhaps it may be read but not opened: SQLite writes beside a database even to read it.
-            Err(_) => on_a_copy(state, Without::Nothing),
+            Err(e) => match on_a_copy(state, Without::Nothing) {
+                Ok(Checked::Moved(None)) => Ok(Checked::Moved(Some(e))),
+                other => other,
+            },
         },
         Place::Copy => on_a_copy(state, Without::Nothing),
         Place::CopyOfBase => on_a_copy(state, Without::Log),
@@ -186,7 +197,7 @@ fn on_a_copy(state: &Inspection, without: Without) -> Result<Checked> {
         Without::Nothing | Without::Log => Scratch::copy(&state.path),
     };
     if state.has_moved() {
-        return Ok(Checked::Moved);
+        return Ok(Checked::Moved(None));
     }
     let scratch = copied?;
     let copy = scratch.database();

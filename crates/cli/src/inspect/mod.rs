@@ -5,6 +5,7 @@
 //! Whoever looks must not have the database open with SQLite in this process: closing the file here would
 //! drop the POSIX locks that SQLite holds on it.
 
+pub mod astray;
 pub mod barrier;
 pub mod base;
 pub mod log;
@@ -270,6 +271,12 @@ impl Inspection {
         });
         let log = has_log.then_some("; the log beside it is of no use without the file");
         Some(wal.unwrap_or_default() + log.unwrap_or_default())
+    }
+
+    /// Shared memory as it is by now.
+    pub fn memory_now(&self) -> Option<Memory> {
+        let (shm, log) = (shm_path(&self.path), log_path(&self.path));
+        Memory::read(&shm, self.base.identity, self.header, &log).ok().flatten()
     }
 
     /// Whether processes have it open, as far as concurrent mode knows.

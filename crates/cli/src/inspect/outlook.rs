@@ -104,6 +104,9 @@ pub fn outlook(header: Header, belongs: bool, memory: Option<&Memory>, log: &Log
             ),
         };
     }
+    if matches!(log, Log::InUse) {
+        return used_log();
+    }
     if let Log::Ahead(text) = log {
         return refuse(text, Advice::RestoreOrAccept);
     }
@@ -172,7 +175,7 @@ fn recovers(log: &Log) -> Outlook {
         Log::Foreign { text, .. } | Log::Ahead(text) | Log::Damaged(text) => {
             refuse(text, Advice::RestoreOrAccept)
         }
-        Log::InUse => refuse("its log is in use without shared memory", Advice::CloseOthers),
+        Log::InUse => used_log(),
     }
 }
 
@@ -191,8 +194,12 @@ fn starts(log: &Log) -> Outlook {
         ),
         Log::Foreign { text, .. } => Outlook::SetsAside { why: text.clone() },
         Log::Ahead(text) | Log::Damaged(text) => refuse(text, Advice::RestoreOrAccept),
-        Log::InUse => refuse("its log is in use without shared memory", Advice::CloseOthers),
+        Log::InUse => used_log(),
     }
+}
+
+fn used_log() -> Outlook {
+    refuse("its log is in use without shared memory", Advice::CloseOthers)
 }
 
 fn refuse(why: impl Into<String>, advice: Advice) -> Outlook {
@@ -252,6 +259,13 @@ mod tests {
         assert_eq!(outlook(FENCED, true, Some(&used), &Log::InUse), Outlook::Joins(2));
         let other = Memory { distrust: Some("x".into()), ..used };
         assert!(refused(&outlook(FENCED, true, Some(&other), &Log::InUse)));
+    }
+
+    #[test]
+    fn a_log_in_use_beside_another_memory_than_that_of_its_users_is_refused() {
+        assert!(refused(&outlook(FENCED, true, Some(&memory()), &Log::InUse)));
+        assert!(refused(&outlook(FENCED, true, None, &Log::InUse)));
+        assert!(refused(&outlook(RESTING, true, None, &Log::InUse)));
     }
 
     #[test]
