@@ -6,7 +6,6 @@
 
 pub mod content;
 pub mod report;
-mod scratch;
 pub mod state;
 
 use std::path::PathBuf;
@@ -16,6 +15,7 @@ use clap::Args;
 use plait_client::FULL;
 
 use crate::console::{BAD, GOOD, HEADING, styled};
+use crate::copy::scratch::{self, Scratch};
 use crate::failure::{self, Result};
 use crate::inspect::astray::{self, Astray};
 use crate::inspect::log::Log;
@@ -26,7 +26,6 @@ use crate::inspect::{self, Inspection};
 use crate::quantity;
 use crate::sqlite::{self, OpenFlags, SqlError};
 use report::{Line, Verdict};
-use scratch::Scratch;
 
 /// Arguments of `plait check`.
 #[derive(Args, Debug)]
@@ -193,8 +192,8 @@ enum Without {
 /// Checks a copy.
 fn on_a_copy(state: &Inspection, without: Without) -> Result<Checked> {
     let copied = match without {
-        Without::Everything => Scratch::copy_file_alone(&state.path),
-        Without::Nothing | Without::Log => Scratch::copy(&state.path),
+        Without::Everything => Scratch::copy(&state.path, &scratch::FILE_ALONE),
+        Without::Nothing | Without::Log => Scratch::copy(&state.path, &scratch::ON_DISK),
     };
     if state.has_moved() {
         return Ok(Checked::Moved(None));

@@ -15,6 +15,7 @@
 //! - COPY-3 What has been checked is the file alone, at rest: nothing beside it is looked at.
 
 pub mod leftovers;
+pub mod scratch;
 
 use std::fs::Permissions;
 use std::io;
@@ -142,8 +143,13 @@ impl WholeCopy {
 /// It is in a mode in which who has it open has files beside it, and there are none: it can be read without making any, also where its folder
 /// cannot be written. Somebody may still come, which the caller looks for afterwards.
 pub fn is_alone(state: &Inspection) -> bool {
+    state.header.read_version >= 2 && !has_neighbours(state)
+}
+
+/// Files of a database stand beside it.
+pub fn has_neighbours(state: &Inspection) -> bool {
     let is_there = |suffix: &str| std::fs::symlink_metadata(beside(&state.path, suffix)).is_ok();
-    state.header.read_version >= 2 && !SIDE_FILES.iter().any(|suffix| is_there(suffix))
+    SIDE_FILES.iter().any(|suffix| is_there(suffix))
 }
 
 /// A look at such a database from which on it can be told whether it was changed: not one in the same tick of the clock as a change.
