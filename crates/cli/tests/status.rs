@@ -134,3 +134,17 @@ fn pages_of_a_transaction_over_several_files_are_listed_while_they_are_there() {
     let said = scene.plait(&["status"]).done();
     assert!(!said.out.contains("pages"), "{said:?}");
 }
+
+#[test]
+fn an_empty_file_beside_a_log_is_told_as_what_it_is() {
+    let Some(scene) = Scene::killed(2) else { return };
+    std::fs::write(&scene.path, []).unwrap();
+    let before = scene.contents();
+    let ran =
+        scene.plait(&["status"]).done().says(&["the file is empty", "makes a new, empty database"]);
+    assert!(!ran.out.contains("cannot be opened"), "{ran:?}");
+    assert_eq!(scene.contents(), before);
+    let Some(scene) = Scene::empty() else { return };
+    std::fs::write(&scene.path, []).unwrap();
+    scene.plait(&["status"]).done().says(&["in mode delete", "plait enable app.db"]);
+}

@@ -30,7 +30,7 @@ use plait_engine::session::{DEATH_MAX, aside};
 use plait_engine::shm::locks;
 use plait_engine::storage::side;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, quoted};
 use crate::quantity::of;
 use base::{BaseFile, Header};
 use log::Log;
@@ -142,7 +142,10 @@ impl Inspection {
         if let Some(aside) = barrier::aside(shown) {
             return Err(barrier::refusal(shown, &aside));
         }
-        let path = shown.canonicalize().map_err(|e| Failure::io("open", shown, &e))?;
+        let path = shown.canonicalize().map_err(|e| {
+            let left = (e.kind() == ErrorKind::NotFound).then(|| missing_beside_its_files(shown));
+            left.flatten().unwrap_or_else(|| Failure::io("open", shown, &e))
+        })?;
         strangers::refuse(&path)?;
         let moment = Moment::of(&path).map_err(|e| Failure::io("read", shown, &e))?;
         let base = BaseFile::read(&path).map_err(|e| Failure::io("read", shown, &e))?;
@@ -343,6 +346,26 @@ pub fn base_beside(path: &Path) -> Option<PathBuf> {
         let stem = path.as_os_str().as_bytes().strip_suffix(suffix.as_bytes())?;
         let stem = Path::new(OsStr::from_bytes(stem));
         (stem.file_name().is_some() && stem.exists()).then(|| stem.to_owned())
+    })
+}
+
+/// What to say of a database file that is missing where files that belong to one of its name stand; `None` if there are none.
+pub fn missing_beside_its_files(shown: &Path) -> Option<Failure> {
+    let is_there = |path: &Path| std::fs::symlink_metadata(path).is_ok();
+    let side = SIDE_FILES.iter().map(|suffix| beside(shown, suffix)).find(|side| is_there(side))?;
+    (!is_there(shown)).then(|| {
+        Failure::new(
+            format!(
+                "{} is missing, but {} is there, which belongs to a database of that name",
+                shown.display(),
+                side.display()
+            ),
+            format!(
+                "put the database file back, or a backup: `plait restore BACKUP {}`; for a new database put {} away",
+                quoted(shown),
+                side.display()
+            ),
+        )
     })
 }
 

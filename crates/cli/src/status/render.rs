@@ -56,6 +56,12 @@ fn at_rest(file: &Path, look: &Look) -> String {
     if look.outside.header.is_concurrent() && !look.outside.is_settled {
         return "concurrent mode, being opened or closed right now".to_owned();
     }
+    if let Some(lost) = look.outside.lost_by_opening() {
+        return format!(
+            "{}: opening it makes a new, empty database{lost}; put the database file back before anything opens it; {check}",
+            styled(BAD, "the file is empty")
+        );
+    }
     match look.outside.outlook() {
         Outlook::Ordinary => format!(
             "in mode {}, not in concurrent mode; switch with `plait enable {}`",
