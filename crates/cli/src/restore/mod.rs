@@ -110,7 +110,7 @@ pub fn run(args: &RestoreArgs) -> Result<u8> {
     }
     let as_before = if before == Some(mode) { ", as before" } else { "" };
     anstream::println!("{}: restored from {backup_shown}, {told}{as_before}", styled(GOOD, &shown));
-    say_kept(&kept);
+    say_kept(&kept, args.file.is_symlink());
     Ok(failure::OK)
 }
 
@@ -147,17 +147,22 @@ fn refuse_itself(args: &RestoreArgs, path: &Path, old: Option<&Metadata>) -> Res
     }
 }
 
-fn say_kept(kept: &[PathBuf]) {
+/// `is_elsewhere`: not in the folder that the user has named.
+fn say_kept(kept: &[PathBuf], is_elsewhere: bool) {
     let Some((first, others)) = kept.split_first() else { return };
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let place = first;
     let first = name(first);
     let others: Vec<_> = others.iter().map(|path| name(path)).collect();
     let others: Vec<_> =
         others.iter().map(|other| other.strip_prefix(&first).unwrap_or(other)).collect();
     let with =
         if others.is_empty() { String::new() } else { format!(" (with {})", others.join(", ")) };
+    let kept =
+        if is_elsewhere { place.display().to_string() } else { format!("beside it as {first}") };
+    let as_what = if is_elsewhere { "as " } else { "" };
     anstream::println!(
-        "what stood there is kept beside it as {first}{with}; remove it when you are sure"
+        "what stood there is kept {as_what}{kept}{with}; remove it when you are sure"
     );
 }
 
