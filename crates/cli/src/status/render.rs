@@ -26,7 +26,7 @@ pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
     let mut out = String::new();
     let head = styled(HEADING, file.display());
     let Some(session) = &look.session else {
-        let _ = write!(out, "{head}: {}", at_rest(file, look));
+        let _ = write!(out, "{head}: {}{}", at_rest(file, look), opened_by(look));
         for (name, value) in prepared_pages(look).into_iter().chain(put_aside(look)) {
             let _ = write!(out, "\n  {name:<14}{value}");
         }
@@ -51,6 +51,14 @@ pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
     out
 }
 
+/// Who has it open without a session: alone, by a SQLite of its own, or as a mere file.
+fn opened_by(look: &Look) -> String {
+    if look.openers.is_empty() {
+        return String::new();
+    }
+    format!("; open in {}", people(&look.openers))
+}
+
 fn at_rest(file: &Path, look: &Look) -> String {
     let check = format!("`plait check {}` tells more", quoted(file));
     if look.outside.header.is_concurrent() && !look.outside.is_settled {
@@ -69,12 +77,12 @@ fn at_rest(file: &Path, look: &Look) -> String {
             quoted(file)
         ),
         Outlook::Starts { .. } => {
-            let who = if look.outside.is_claimed {
-                "one program has it open, alone"
-            } else {
-                "nobody has it open"
+            let who = match look.outside.is_claimed {
+                true => "; one program has it open, alone",
+                false if look.openers.is_empty() => "; nobody has it open",
+                false => "",
             };
-            format!("concurrent mode, {}; {who}", styled(GOOD, "at rest"))
+            format!("concurrent mode, {}{who}", styled(GOOD, "at rest"))
         }
         Outlook::Mixes { why } => format!(
             "{}: {why}; opening it would mix the two; {check}",
