@@ -12,6 +12,7 @@ use crate::console::{GOOD, NOTICE, styled};
 use crate::failure::{self, Failure, Result, quoted};
 use crate::inspect::log::Log;
 use crate::inspect::outlook::{Instead, Outlook};
+use crate::inspect::pairing::Pairing;
 use crate::inspect::{Inspection, beside, users};
 use crate::quantity::{bytes, count, of};
 use crate::sqlite::{self, Library, OpenFlags};
@@ -53,8 +54,21 @@ pub fn run(args: &RecoverArgs) -> Result<u8> {
     if state.lost_by_opening().is_some() {
         return Err(empty(args));
     }
-    if let Outlook::Mixes { why } = state.outlook() {
-        return accept_file(args, &state, &why);
+    match (state.outlook(), &state.pairing) {
+        (Outlook::Mixes { why }, _) => return accept_file(args, &state, &why),
+        // Who knows better takes the file.
+        (Outlook::Ordinary | Outlook::Starts { .. }, Pairing::Suspect(why)) if args.accept_base => {
+            return accept_file(args, &state, why);
+        }
+        (Outlook::Starts { .. }, _) if args.accept_base => {
+            users::refuse_any(&state.path)?;
+            anstream::println!(
+                "{}: nothing was wrong with it, and nothing was given up",
+                styled(GOOD, shown)
+            );
+            return Ok(failure::OK);
+        }
+        _ => {}
     }
     if !state.header.is_concurrent() && state.header.read_version < 3 {
         anstream::println!(
