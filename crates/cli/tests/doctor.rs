@@ -205,3 +205,34 @@ fn a_log_that_was_renamed_is_a_problem_and_so_is_a_session_that_has_stopped() {
     is_well(doctor(&scene), "nothing is wrong");
     assert_eq!(scene.ours("SELECT count(*) FROM t").done().out, "3\n");
 }
+
+#[test]
+fn versions_that_nobody_knows_are_a_problem() {
+    use std::os::unix::fs::FileExt;
+    for (bytes, words) in
+        [([2, 4], "byte 19 of its header is 4"), ([4, 2], "nobody may write to it")]
+    {
+        for is_marked in [false, true] {
+            let Some(scene) = Scene::concurrent() else { return };
+            if !is_marked {
+                scene.plait(&["disable"]).done();
+            }
+            let file = std::fs::File::options().write(true).open(&scene.path).unwrap();
+            file.write_all_at(&bytes, 18).unwrap();
+            drop(file);
+            is_ill(doctor(&scene), "1 problem").says(&[words, "plait restore BACKUP app.db"]);
+        }
+    }
+}
+
+#[test]
+fn what_another_name_has_left_is_a_note() {
+    let Some(scene) = Scene::concurrent() else { return };
+    std::fs::write(scene.folder().join("old.db-wal"), [7; 100]).unwrap();
+    std::fs::write(scene.folder().join("old.db-plait-shm"), [7; 100]).unwrap();
+    std::fs::write(scene.folder().join("empty.db-wal"), []).unwrap();
+    is_well(doctor(&scene), "nothing is wrong, 1 note")
+        .says(&["old.db-wal belongs to a database ", "old.db that is not there"]);
+    std::fs::write(scene.folder().join("old.db"), []).unwrap();
+    is_well(doctor(&scene), "nothing is wrong");
+}

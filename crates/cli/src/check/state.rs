@@ -56,6 +56,13 @@ fn mode(state: &Inspection) -> Line {
         ),
         (false, _) => format!("{}: {versions}, salt {:08x}", h.mode(), h.salt),
     };
+    if h.write_version > 2 && !h.is_fenced() {
+        return Line::new(
+            "mode",
+            Verdict::Damage,
+            format!("{text}; with that in byte 18 nobody may write to it"),
+        );
+    }
     Line::fact("mode", text)
 }
 

@@ -85,6 +85,7 @@ fn of_files(state: &Inspection, shown: &Path) -> Vec<Finding> {
             ("WAL", _) => format!(
                 "plait restore BACKUP {shown}, if a copy was put in the place of the file; nothing, if file and WAL were brought here together"
             ),
+            ("mode", Verdict::Damage) => format!("plait restore BACKUP {shown}"),
             ("files", _) => format!("close these programs, then run `plait recover {shown}`"),
             ("shared memory", Verdict::Damage) if state.is_in_use() => {
                 format!("close these programs, then run `plait recover {shown}`")

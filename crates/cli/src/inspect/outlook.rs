@@ -80,6 +80,15 @@ pub fn outlook(header: Header, belongs: bool, memory: Option<&Memory>, log: &Log
             if in_use { Advice::CloseOthers } else { Advice::RestoreOrAccept },
         );
     }
+    if header.read_version > 3 {
+        return refuse(
+            format!(
+                "byte 19 of its header is {}, which no SQLite and no version of Plait reads",
+                header.read_version
+            ),
+            Advice::OtherVersion,
+        );
+    }
     if !header.is_concurrent() {
         if matches!(log, Log::InUse) {
             return refuse(
@@ -242,6 +251,10 @@ mod tests {
         let wal = Header { salt: 0, ..RESTING };
         assert_eq!(outlook(wal, true, None, &sound(3)), Outlook::Ordinary);
         assert!(refused(&outlook(Header { salt: 0, ..FENCED }, true, None, &Log::Absent)));
+        for salt in [0, 9] {
+            let unknown = Header { read_version: 4, salt, ..RESTING };
+            assert!(refused(&outlook(unknown, true, None, &Log::Absent)));
+        }
     }
 
     #[test]
