@@ -14,8 +14,8 @@ use plait_engine::storage::os::OsStorage;
 
 use crate::console::{self, GOOD, styled};
 use crate::copy::{self, Plan, Thoroughness, WholeCopy, leftovers};
-use crate::failure::{self, Failure, Result};
-use crate::inspect::{Inspection, SIDE_FILES, base_beside, beside, openers};
+use crate::failure::{self, Failure, Result, quoted};
+use crate::inspect::{Inspection, SIDE_FILES, barrier, base_beside, beside, openers};
 use crate::{convert, os, status};
 
 /// Arguments of `plait backup`.
@@ -152,11 +152,22 @@ impl Destination<'_> {
                 format!("name a file in it: {}", self.shown.join("backup.db").display()),
             ));
         }
+        if let Some(aside) = barrier::aside(&self.path) {
+            return Err(barrier::refusal(self.shown, &aside));
+        }
         if meta.is_symlink() {
             let to = std::fs::read_link(&self.path).unwrap_or_default();
+            let advice = match self.path.canonicalize() {
+                Ok(real) => {
+                    format!("name the file that it leads to, {}, or remove the link", quoted(&real))
+                }
+                Err(_) => {
+                    "remove the link, which leads to no file, or name another place".to_owned()
+                }
+            };
             return Err(Failure::new(
                 format!("{shown} is a symbolic link to {}", to.display()),
-                "name the file that it leads to, or remove the link",
+                advice,
             ));
         }
         if !meta.is_file() {

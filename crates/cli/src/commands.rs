@@ -1,10 +1,15 @@
 //! The command line: what can be asked, with help texts, and who answers.
 
+use std::io::Write as _;
+
 use clap::{Parser, Subcommand};
 
 use crate::failure::{self, Failure, Result};
+use crate::os;
 use crate::sqlite::Library;
-use crate::{backup, bench, check, convert, demo, doctor, pages, recover, restore, run, status};
+use crate::{
+    backup, bench, check, console, convert, demo, doctor, pages, recover, restore, run, status,
+};
 
 /// SQLite with many writers: start programs on it, and look after databases in concurrent mode
 #[derive(Parser, Debug)]
@@ -92,7 +97,10 @@ so a concurrent database stays as it is.",
 Show what goes on in a database: who has it open, commits, conflicts, memory, log, oldest reader, transactions.
 
 The numbers are those of the tables plait_status, plait_transactions and plait_conflicts, which every driver can query. A \
-database that nobody has open is only looked at, not opened.",
+database that nobody has open is only looked at, not opened.
+
+Exit codes: 0 it was looked at, whatever its state; 1 it could not be looked at, or who asks it is refused; 2 wrong usage. `plait check` \
+judges.",
         after_help = "\
 Examples:
   plait status app.db
@@ -201,7 +209,17 @@ Examples:
 
 /// Does what the command line asks.
 pub fn parse_and_run() -> Result<u8> {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            let code = u8::try_from(e.exit_code()).unwrap_or(failure::USAGE);
+            let printed = e.print().and_then(|()| std::io::stdout().flush());
+            return printed.map(|()| code).map_err(console::unsaid);
+        }
+    };
+    if !matches!(cli.command, Some(Commands::Run(_))) {
+        os::outlive_long_files();
+    }
     if cli.version {
         let sqlite = Library::linked();
         anstream::println!("plait {}", env!("CARGO_PKG_VERSION"));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 
 /// Something is in order.
 pub const GOOD: Style = AnsiColor::Green.on_default();
@@ -32,6 +32,29 @@ pub fn report(failure: &Failure) {
     if !failure.advice.is_empty() {
         anstream::eprintln!("  {} {}", styled(GOOD, "try:"), failure.advice);
     }
+}
+
+/// Ends the program with an error where its output cannot be written, as on a full disk: the macros that print panic there.
+pub fn end_where_nothing_can_be_said() {
+    let otherwise = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let said = panic.payload_as_str().unwrap_or_default();
+        let Some(why) = said.strip_prefix("failed printing to stdout: ") else {
+            return otherwise(panic);
+        };
+        report(&unsaid(why));
+        std::process::exit(i32::from(failure::FAILED));
+    }));
+}
+
+/// The output could not be written.
+pub fn unsaid(why: impl Display) -> Failure {
+    let why = why.to_string().to_lowercase();
+    let why = why.split(" (os error").next().unwrap_or_default();
+    Failure::new(
+        format!("cannot write to the standard output: {why}"),
+        "free some space where it goes, or send it elsewhere; what the command was asked for may have been done",
+    )
 }
 
 /// Says something that is worth knowing, in one line on standard error.

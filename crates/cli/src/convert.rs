@@ -11,7 +11,7 @@ use plait_engine::session::aside;
 use crate::console::{FAINT, GOOD, NOTICE, styled};
 use crate::failure::{self, Failure, Result, quoted};
 use crate::inspect::outlook::Outlook;
-use crate::inspect::{Inspection, SIDE_FILES, base_beside, beside};
+use crate::inspect::{self, Inspection, SIDE_FILES, base_beside, beside};
 use crate::run::JOURNAL_MODE;
 use crate::sqlite::{self, Library, OpenFlags, SqlError};
 
@@ -76,6 +76,9 @@ pub fn enable(args: &EnableArgs) -> Result<u8> {
         anstream::println!("{} is in concurrent mode already", args.file.display());
         return Ok(failure::OK);
     }
+    if matches!(before.outlook(), Outlook::Mixes { .. }) {
+        refuse_if_broken(&before, &args.file)?;
+    }
     convert(&before.path, &args.file, &["concurrent"])?;
     anstream::println!(
         "{} is in concurrent mode now (it was in mode {})",
@@ -112,18 +115,8 @@ fn say_how_it_is_used() {
 /// Makes a new database.
 fn create(file: &Path) -> Result<u8> {
     let shown = file.display();
-    let is_there = |side: &PathBuf| std::fs::symlink_metadata(side).is_ok();
-    if let Some(side) = SIDE_FILES.iter().map(|suffix| beside(file, suffix)).find(is_there) {
-        return Err(Failure::new(
-            format!(
-                "{shown} is missing, but {} is there, which belongs to a database of that name",
-                side.display()
-            ),
-            format!(
-                "put the database file back, or a backup: `plait restore BACKUP {shown}`; for a new database put {} away",
-                side.display()
-            ),
-        ));
+    if let Some(failure) = inspect::missing_beside_its_files(file) {
+        return Err(failure);
     }
     if let Some(base) = base_beside(file) {
         return Err(Failure::usage(
@@ -196,7 +189,8 @@ fn is_missing(file: &Path) -> bool {
 }
 
 fn missing(file: &Path, advice: &str) -> Failure {
-    Failure::new(format!("there is no file {}", file.display()), advice)
+    inspect::missing_beside_its_files(file)
+        .unwrap_or_else(|| Failure::new(format!("there is no file {}", file.display()), advice))
 }
 
 /// Fails if nothing opens it.
@@ -204,6 +198,13 @@ pub fn refuse_if_broken(state: &Inspection, shown: &Path) -> Result<()> {
     match state.outlook() {
         Outlook::Refuses { why, .. } => Err(Failure::new(
             format!("{} cannot be opened: {why}", shown.display()),
+            format!("run `plait check {}`, which tells what to do", quoted(shown)),
+        )),
+        Outlook::Mixes { why } => Err(Failure::new(
+            format!(
+                "{} stands beside a WAL that belongs to another database file, and opening it would mix the two: {why}",
+                shown.display()
+            ),
             format!("run `plait check {}`, which tells what to do", quoted(shown)),
         )),
         _ => Ok(()),

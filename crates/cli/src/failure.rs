@@ -11,6 +11,9 @@ pub const USAGE: u8 = 2;
 /// Exit code of an interrupted command, as shells count it (128 + SIGINT).
 pub const INTERRUPTED: u8 = 130;
 
+/// What to do about a limit of the size of files.
+pub const LIMIT: &str = "this process may not make files as long as that: raise the limit (`ulimit -f unlimited`, or that of the service), and run the command again";
+
 /// Result of a command or a step of one.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
@@ -40,6 +43,10 @@ impl Failure {
     pub fn io(what: &str, path: &Path, error: &std::io::Error) -> Failure {
         use std::io::ErrorKind as Kind;
         let advice = match error.kind() {
+            _ if error.raw_os_error() == Some(libc::ELOOP) => {
+                "symbolic links lead through each other: `ls -l` shows where they lead to; remove the one that is wrong"
+            }
+            Kind::FileTooLarge => LIMIT,
             Kind::NotFound => "check the path",
             Kind::PermissionDenied => "check the permissions of the file and of its directory",
             Kind::IsADirectory | Kind::InvalidInput => "give the path of a database file",

@@ -44,6 +44,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     os::end_with_the_reader();
+    console::end_where_nothing_can_be_said();
     let code = commands::parse_and_run().unwrap_or_else(|failure| {
         console::report(&failure);
         failure.code

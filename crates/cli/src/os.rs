@@ -32,6 +32,12 @@ pub fn survive_closed_pipes() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
+/// A file that becomes longer than `ulimit -f` allows is an error of the write, and no end of this process with files half made.
+pub fn outlive_long_files() {
+    // SAFETY: ignoring a signal installs no handler.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// From now on an interrupt, a termination or the end of the terminal is only noted, see [`interrupted`]; not one that this process was started
 /// to ignore.
 pub fn note_interrupts() {

@@ -5,18 +5,22 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use plait_engine::storage::side;
+use plait_engine::storage::os::OsStorage;
+use plait_engine::storage::{Storage as _, side};
 
 use crate::console::{GOOD, NOTICE, styled};
-use crate::failure::{self, Failure, Result};
+use crate::failure::{self, Failure, Result, quoted};
 use crate::inspect::log::Log;
 use crate::inspect::outlook::{Instead, Outlook};
-use crate::inspect::{Inspection, beside};
+use crate::inspect::pairing::Pairing;
+use crate::inspect::{Inspection, beside, users};
 use crate::quantity::{bytes, count, of};
 use crate::sqlite::{self, Library, OpenFlags};
 
 /// How often it is opened to bring it to rest.
 const ROUNDS_MAX: u32 = 3;
+/// Names that are tried for what is kept.
+const NAMES_MAX: u32 = 1000;
 
 /// Arguments of `plait recover`.
 #[derive(Args, Debug)]
@@ -49,6 +53,22 @@ pub fn run(args: &RecoverArgs) -> Result<u8> {
     }
     if state.lost_by_opening().is_some() {
         return Err(empty(args));
+    }
+    match (state.outlook(), &state.pairing) {
+        (Outlook::Mixes { why }, _) => return accept_file(args, &state, &why),
+        // Who knows better takes the file.
+        (Outlook::Ordinary | Outlook::Starts { .. }, Pairing::Suspect(why)) if args.accept_base => {
+            return accept_file(args, &state, why);
+        }
+        (Outlook::Starts { .. }, _) if args.accept_base => {
+            users::refuse_any(&state.path)?;
+            anstream::println!(
+                "{}: nothing was wrong with it, and nothing was given up",
+                styled(GOOD, shown)
+            );
+            return Ok(failure::OK);
+        }
+        _ => {}
     }
     if !state.header.is_concurrent() && state.header.read_version < 3 {
         anstream::println!(
@@ -167,6 +187,7 @@ fn accept_base(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
     if state.base.is_empty() {
         return Err(empty(args));
     }
+    users::refuse_any(&state.path)?;
     let is_saved_by_opening = matches!(state.outlook(), Outlook::GoesOn | Outlook::Restores(_))
         && state.memory.as_ref().is_some_and(|m| m.has_unmerged(state.header.generation));
     if is_saved_by_opening && !args.force {
@@ -209,6 +230,41 @@ fn accept_base(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
             kept.display()
         );
     }
+    Ok(failure::OK)
+}
+
+/// The file is used alone: a WAL stands beside it that is of another one.
+fn accept_file(args: &RecoverArgs, state: &Inspection, why: &str) -> Result<u8> {
+    let (shown, wal) = (args.file.display(), beside(&state.path, "-wal"));
+    if !args.accept_base {
+        return Err(Failure::new(
+            format!("{shown} stands beside a WAL that belongs to another database file: {why}"),
+            format!(
+                "put the right one of them back; or use the file alone: `plait recover {} --accept-base` (it asks; --yes answers)",
+                quoted(&args.file)
+            ),
+        ));
+    }
+    users::refuse_any(&state.path)?;
+    if !args.yes {
+        confirm(&format!(
+            "{shown}: the file is used alone, and the WAL beside it is set aside: {why}"
+        ))?;
+    }
+    let said = |e: &std::io::Error| Failure::io("give another name to", &wal, e);
+    let is_free = |to: &PathBuf| std::fs::symlink_metadata(to).is_err();
+    let names = (1..NAMES_MAX).map(|n| beside(&wal, &format!("-given-up-{n}")));
+    let Some(kept) = names.into_iter().find(is_free) else {
+        return Err(said(&std::io::ErrorKind::AlreadyExists.into()));
+    };
+    std::fs::rename(&wal, &kept)
+        .and_then(|()| OsStorage.sync_dir_of(&wal))
+        .map_err(|e| said(&e))?;
+    anstream::println!("{} is used as it stands", styled(GOOD, shown));
+    anstream::println!(
+        "the WAL that stood beside it was kept as {}; remove it when you are sure",
+        kept.display()
+    );
     Ok(failure::OK)
 }
 

@@ -6,14 +6,15 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use plait_client::{BUSY, CANTOPEN, CORRUPT, FULL, NOTADB, READONLY};
+use plait_client::{BUSY, CANTOPEN, CORRUPT, FULL, IOERR, NOTADB, READONLY};
 pub use plait_client::{
     Backup, Connection, Library, OpenFlags, SqlError, Statement, Value, ValueRef,
 };
 // The spliced amalgamation that `Library::linked` is about.
 use plait_sqlite as _;
 
-use crate::failure::{Failure, quoted};
+use crate::failure::{Failure, LIMIT, quoted};
+use crate::os;
 
 /// A cell as people read it: the text, the number, nothing for NULL.
 pub fn shown(value: &Value) -> String {
@@ -48,6 +49,7 @@ pub fn failure(e: &SqlError, what: &str, path: &Path) -> Failure {
         }
         READONLY => "check that you may write to the file and to its directory".into(),
         CORRUPT => format!("run `plait check {quoted}` to see what is damaged"),
+        IOERR if os::limit(libc::RLIMIT_FSIZE) != libc::RLIM_INFINITY => LIMIT.into(),
         FULL => "free some space on that disk and run the command again".into(),
         CANTOPEN => {
             format!(

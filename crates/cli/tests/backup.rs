@@ -333,3 +333,51 @@ fn a_folder_that_may_not_be_written_is_told() {
 fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|said| said.stdout == b"0\n")
 }
+
+#[test]
+fn a_disk_without_room_for_the_switch_of_the_mode_is_told_as_that() {
+    let Some(scene) = Scene::empty() else { return };
+    scene.ours(&format!("PRAGMA journal_mode=concurrent; {}", filled(1000))).done();
+    let size = std::fs::metadata(&scene.path).unwrap().len();
+    let disk = scene.folder().join("disk");
+    // From a little less than the file to a little more than it and what stands beside it for a moment.
+    for more in [0, 8 << 10, 64 << 10, 512 << 10] {
+        let Some(_disk) = SmallDisk::mount(&disk, size + more) else { return };
+        let ran = backup(&scene, &["app.db", "disk/copy.db"]).failed();
+        ran.says(&["there is no room for a copy of app.db: it takes", "free some space"]);
+        assert_eq!(names(&disk), [""; 0]);
+        drop(_disk);
+        std::fs::remove_dir(&disk).unwrap();
+    }
+}
+
+#[test]
+fn a_limit_of_the_size_of_files_is_no_end_of_the_process() {
+    let Some(scene) = Scene::empty() else { return };
+    scene.ours(&filled(1000)).done();
+    let script = r#"ulimit -f 1000; exec "$0" backup app.db copy.db"#;
+    let mut limited = Command::new("sh");
+    limited.args(["-c", script]).arg(command(&[]).get_program()).current_dir(scene.folder());
+    finish(&mut limited).failed().says(&["the copy takes", "ulimit -f unlimited"]);
+    assert_eq!(names(scene.folder()), ["app.db"]);
+}
+
+#[test]
+fn a_name_that_a_restore_has_closed_and_a_link_are_told_with_what_to_do() {
+    let Some(scene) = Scene::concurrent() else { return };
+    let at = |name: &str| scene.folder().join(name);
+    symlink(
+        "copy.db/a-restore-was-cut-off,run-plait-restore-again/copy.db-before-restore-1",
+        at("copy.db"),
+    )
+    .unwrap();
+    backup(&scene, &["app.db", "copy.db"])
+        .failed()
+        .says(&["a restore of copy.db was cut off", "plait restore BACKUP copy.db"]);
+    std::fs::write(at("real.db"), b"").unwrap();
+    symlink("real.db", at("link.db")).unwrap();
+    let real = at("real.db").canonicalize().unwrap().display().to_string();
+    backup(&scene, &["app.db", "link.db", "--force"])
+        .failed()
+        .says(&["symbolic link to real.db", &real]);
+}

@@ -156,3 +156,83 @@ fn limits_names_and_rights_that_are_in_the_way_are_told() {
     is_well(doctor(&scene), "nothing is wrong, 1 note")
         .says(&["2 names (hard links)", "use one name alone"]);
 }
+
+#[test]
+fn a_file_that_was_taken_away_from_living_programs_is_a_problem_and_they_are_named() {
+    for suffix in ["-plait", "-plait-shm", "-shm", "-wal"] {
+        for is_replaced in [false, true] {
+            let Some(scene) = Scene::concurrent() else { return };
+            let mut shell = scene.shell();
+            shell.run(".bail off");
+            shell.run("INSERT INTO t VALUES(2, 20); SELECT count(*) FROM t;");
+            let content = std::fs::read(scene.beside(suffix)).unwrap();
+            scene.remove(suffix);
+            if is_replaced {
+                std::fs::write(scene.beside(suffix), content).unwrap();
+            }
+            let name = format!("app.db{suffix} was ");
+            let person = format!("process {} (sqlite3)", shell.pid());
+            let what = if is_replaced { "replaced while" } else { "removed or renamed while" };
+            let before = scene.contents();
+            let ran =
+                doctor(&scene).says(&["PROBLEM: ", &name, what, &person, "close these programs"]);
+            assert_eq!(ran.code, 1, "{ran:?}");
+            assert_eq!(scene.contents(), before);
+            let start = std::time::Instant::now();
+            let ran = scene.plait(&["check"]).says(&["DAMAGE: ", &name, what, &person]);
+            assert_eq!(ran.code, 1, "{ran:?}");
+            assert!(start.elapsed().as_secs() < 3, "app.db{suffix}: it waited for nothing");
+            shell.kill();
+        }
+    }
+}
+
+#[test]
+fn a_log_that_was_renamed_is_a_problem_and_so_is_a_session_that_has_stopped() {
+    let Some(scene) = Scene::concurrent() else { return };
+    let mut shell = scene.shell();
+    shell.run(".bail off");
+    shell.run("INSERT INTO t VALUES(2, 20);");
+    std::fs::rename(scene.beside("-plait"), scene.folder().join("elsewhere")).unwrap();
+    is_ill(doctor(&scene), "1 problem")
+        .says(&["app.db-plait was removed or renamed", "do not restart"]);
+    shell.run("INSERT INTO t VALUES(3, 30);");
+    is_ill(doctor(&scene), "2 problems")
+        .says(&["stopped since its log was removed", "every transaction fails"]);
+    let ran = scene.plait(&["check"]).says(&["DAMAGE: ", "stopped since its log was removed"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    shell.close();
+    is_well(doctor(&scene), "nothing is wrong");
+    assert_eq!(scene.ours("SELECT count(*) FROM t").done().out, "3\n");
+}
+
+#[test]
+fn versions_that_nobody_knows_are_a_problem() {
+    use std::os::unix::fs::FileExt;
+    for (bytes, words) in
+        [([2, 4], "byte 19 of its header is 4"), ([4, 2], "nobody may write to it")]
+    {
+        for is_marked in [false, true] {
+            let Some(scene) = Scene::concurrent() else { return };
+            if !is_marked {
+                scene.plait(&["disable"]).done();
+            }
+            let file = std::fs::File::options().write(true).open(&scene.path).unwrap();
+            file.write_all_at(&bytes, 18).unwrap();
+            drop(file);
+            is_ill(doctor(&scene), "1 problem").says(&[words, "plait restore BACKUP app.db"]);
+        }
+    }
+}
+
+#[test]
+fn what_another_name_has_left_is_a_note() {
+    let Some(scene) = Scene::concurrent() else { return };
+    std::fs::write(scene.folder().join("old.db-wal"), [7; 100]).unwrap();
+    std::fs::write(scene.folder().join("old.db-plait-shm"), [7; 100]).unwrap();
+    std::fs::write(scene.folder().join("empty.db-wal"), []).unwrap();
+    is_well(doctor(&scene), "nothing is wrong, 1 note")
+        .says(&["old.db-wal belongs to a database ", "old.db that is not there"]);
+    std::fs::write(scene.folder().join("old.db"), []).unwrap();
+    is_well(doctor(&scene), "nothing is wrong");
+}

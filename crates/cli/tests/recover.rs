@@ -118,3 +118,12 @@ fn an_ordinary_database_is_left_to_sqlite() {
     scene.stock("CREATE TABLE t(x)").done();
     scene.plait(&["recover"]).done().says(&["mode delete"]);
 }
+
+#[test]
+fn accepting_a_healthy_file_gives_nothing_up_and_says_so() {
+    let Some(scene) = Scene::concurrent() else { return };
+    let before = scene.contents();
+    let ran = scene.plait(&["recover", "--accept-base", "--yes"]).done();
+    ran.says(&["nothing was wrong with it, and nothing was given up"]);
+    assert_eq!(scene.contents(), before);
+}

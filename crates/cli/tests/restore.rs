@@ -123,6 +123,70 @@ fn what_was_put_aside_is_a_database_that_can_be_restored_itself() {
     is_kept(&scene, "app.db-before-restore-2", "77\n");
 }
 
+/// The database and all that stands beside it, under the name of the backup.
+fn as_backup(scene: &Scene) {
+    for suffix in files(scene, "app.db").into_keys() {
+        let to = scene.folder().join(format!("backup.db{suffix}"));
+        std::fs::rename(scene.beside(&suffix), to).unwrap();
+    }
+}
+
+#[test]
+fn a_backup_with_files_beside_it_is_only_read_and_all_of_it_is_restored() {
+    let killed_by = |mode: &str, sql: &str| {
+        let scene = Scene::empty()?;
+        scene
+            .ours(&format!(
+                "PRAGMA journal_mode={mode}; CREATE TABLE t(n); INSERT INTO t VALUES(1)"
+            ))
+            .done();
+        let mut shell = scene.lone_shell();
+        shell.run(sql);
+        shell.kill();
+        Some(scene)
+    };
+    let normal = || {
+        let scene = Scene::concurrent()?;
+        let mut shell = scene.shell();
+        shell.run("PRAGMA synchronous=normal; INSERT INTO t VALUES(2, 20); INSERT INTO t VALUES(3, 30); INSERT INTO t VALUES(4, 40);");
+        shell.kill();
+        Some(scene)
+    };
+    // So much that pages are written to the file before COMMIT.
+    let spill = "PRAGMA cache_size=1; PRAGMA cache_spill=1; BEGIN; INSERT INTO t SELECT randomblob(3000) FROM pragma_function_list;";
+    let cases: [(&str, Option<Scene>, &str); 4] = [
+        ("log and shared memory", Scene::killed(3), "4\n"),
+        ("commits in shared memory", normal(), "4\n"),
+        ("a WAL", killed_by("wal", "INSERT INTO t VALUES(2);"), "2\n"),
+        ("a hot journal", killed_by("delete", spill), "1\n"),
+    ];
+    for (what, scene, rows) in cases {
+        let Some(scene) = scene else { return };
+        as_backup(&scene);
+        let before = files(&scene, "backup.db");
+        assert!(before.len() > 1, "{what}: {:?}", before.keys());
+        restore(&scene, &[]).done();
+        assert!(files(&scene, "backup.db") == before, "{what}: the backup was changed");
+        assert_eq!(scene.ours("SELECT count(*) FROM t").done().out, rows, "{what}");
+        scene.plait(&["check"]).done();
+    }
+}
+
+#[test]
+fn a_backup_that_lives_in_shared_memory_alone_is_recovered_first() {
+    let Some(scene) = Scene::killed(3) else { return };
+    scene.remove("-plait");
+    as_backup(&scene);
+    let before = files(&scene, "backup.db");
+    restore(&scene, &[])
+        .failed()
+        .says(&["the log of backup.db is missing", "plait recover backup.db"]);
+    assert!(files(&scene, "backup.db") == before && !scene.path.exists());
+    finish(command(&["recover", "backup.db"]).current_dir(scene.folder())).done();
+    restore(&scene, &[]).done();
+    assert_eq!(scene.ours("SELECT count(*) FROM t").done().out, "4\n");
+}
+
 #[track_caller]
 fn is_kept(scene: &Scene, name: &str, rows: &str) {
     assert_eq!(scene.ours_on(&scene.folder().join(name), "SELECT n FROM t").done().out, rows);
@@ -222,7 +286,8 @@ fn a_database_behind_a_link_is_restored_where_it_is() {
     let real = scene.folder().join("data/real.db");
     std::fs::rename(&scene.path, &real).unwrap();
     symlink("data/real.db", &scene.path).unwrap();
-    restore(&scene, &[]).done().says(&["real.db-before-restore-1"]);
+    let kept = real.canonicalize().unwrap().display().to_string() + "-before-restore-1";
+    restore(&scene, &[]).done().says(&[&format!("is kept as {kept}")]);
     assert!(scene.path.is_symlink());
     assert_eq!(scene.ours("SELECT n FROM t").done().out, "77\n");
     assert!(scene.folder().join("data/real.db-before-restore-1").exists());

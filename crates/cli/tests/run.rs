@@ -272,3 +272,13 @@ fn a_program_that_writes_a_database_which_was_never_enabled_is_told_how_once_in_
     assert_eq!(run(&[], &format!("{write}; {other}")).err, "", "somebody knows of the mode");
     assert_eq!(told(&run(&[], other.replace("b.db", "c.db").as_str())), 1);
 }
+
+#[test]
+fn a_script_whose_interpreter_is_missing_is_told_its_name() {
+    let Some(dist) = Dist::find() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script");
+    plait::executable(&script, b"#!/no/such/python3\n");
+    let ran = finish(&mut dist.command(&["run", "--", script.to_str().unwrap()]));
+    ran.failed().says(&["the first line of", "names /no/such/python3, which is not there"]);
+}

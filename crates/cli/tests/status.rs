@@ -134,3 +134,35 @@ fn pages_of_a_transaction_over_several_files_are_listed_while_they_are_there() {
     let said = scene.plait(&["status"]).done();
     assert!(!said.out.contains("pages"), "{said:?}");
 }
+
+#[test]
+fn an_empty_file_beside_a_log_is_told_as_what_it_is() {
+    let Some(scene) = Scene::killed(2) else { return };
+    std::fs::write(&scene.path, []).unwrap();
+    let before = scene.contents();
+    let ran =
+        scene.plait(&["status"]).done().says(&["the file is empty", "makes a new, empty database"]);
+    assert!(!ran.out.contains("cannot be opened"), "{ran:?}");
+    assert_eq!(scene.contents(), before);
+    let Some(scene) = Scene::empty() else { return };
+    std::fs::write(&scene.path, []).unwrap();
+    scene.plait(&["status"]).done().says(&["in mode delete", "plait enable app.db"]);
+}
+
+#[test]
+fn programs_on_another_sqlite_are_named() {
+    for mode in ["delete", "wal", "concurrent"] {
+        let Some(scene) = Scene::empty() else { return };
+        scene.ours(&format!("PRAGMA journal_mode={mode}; CREATE TABLE t(x)")).done();
+        let file = std::fs::File::open(&scene.path).unwrap();
+        let mut other = std::process::Command::new("sleep").arg("60").stdin(file).spawn().unwrap();
+        let person = format!("open in process {} (sleep)", other.id());
+        let ran = scene.plait(&["status"]).done().says(&[&person]);
+        assert!(!ran.out.contains("nobody"), "{ran:?}");
+        let said = scene.plait(&["status", "--json"]).done();
+        let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        assert_eq!((&json["in_use"], &json["openers"][0]), (&true.into(), &other.id().into()));
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+}

@@ -267,7 +267,7 @@ fn an_empty_database_file_does_not_cost_what_lies_beside_it() {
         let ran = look(&scene, args, &scene.path);
         assert_eq!(scene.contents(), before, "{args:?}: {ran:?}");
         assert_eq!(ran.code, i32::from(args[0] != "status"), "{ran:?}");
-        ran.says(if args[0] == "status" { &["replaced"] } else { &["put the database file back"] });
+        ran.says(&["put the database file back"]);
     }
     std::fs::write(&scene.path, content).unwrap();
     assert_eq!(scene.ours("SELECT count(*) FROM t").done().out, "4\n");
@@ -304,4 +304,31 @@ fn a_script_whose_interpreter_is_a_pipe_is_not_waited_for() {
     plait::executable(&script, format!("#!{}\n", interpreter.display()).as_bytes());
     let ran = look(&scene, &["run", "--"], &script);
     assert_ne!(ran.code, 0, "{ran:?}");
+}
+
+#[test]
+fn a_database_that_is_missing_beside_its_files_is_told_in_the_same_words_by_all() {
+    for suffix in ["-plait", "-wal", "-plait-shm"] {
+        let Some(scene) = Scene::killed(2) else { return };
+        std::fs::remove_file(&scene.path).unwrap();
+        for other in
+            ["-plait", "-wal", "-shm", "-plait-shm"].iter().filter(|other| **other != suffix)
+        {
+            scene.remove(other);
+        }
+        let before = scene.contents();
+        let file = Path::new("app.db");
+        let name = format!("app.db is missing, but app.db{suffix} is there");
+        let words = [name.as_str(), "put the database file back", "plait restore BACKUP app.db"];
+        for args in COMMANDS.iter().chain(&[&["doctor"][..], &["enable", "--create"]]) {
+            look(&scene, args, file).failed().says(&words);
+        }
+        finish(command(&["backup", "app.db", "copy.db"]).current_dir(scene.folder()))
+            .failed()
+            .says(&words);
+        finish(command(&["restore", "app.db", "new.db"]).current_dir(scene.folder()))
+            .failed()
+            .says(&words);
+        assert_eq!(scene.contents(), before);
+    }
 }

@@ -93,3 +93,42 @@ fn colours_are_for_terminals_or_on_demand() {
     let forced = finish(command(&["check", "/no/such/file"]).env("CLICOLOR_FORCE", "1"));
     assert!(forced.err.contains('\x1b'), "{forced:?}");
 }
+
+#[test]
+fn output_that_cannot_be_written_is_an_error_and_a_reader_that_goes_away_is_none() {
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let Some(scene) = plait::Scene::concurrent() else { return };
+    let commands: [&[&str]; 9] = [
+        &["status", "app.db"],
+        &["status", "--json", "app.db"],
+        &["check", "app.db"],
+        &["doctor", "app.db"],
+        &["recover", "app.db"],
+        &["enable", "app.db"],
+        &["backup", "app.db", "copy.db"],
+        &["--version"],
+        &["--help"],
+    ];
+    for args in commands {
+        let ran = finish(command(args).current_dir(scene.folder()).stdout(full()));
+        let ran = ran.failed().says(&["cannot write to the standard output", "no space left"]);
+        assert!(!ran.err.contains("panicked"), "{args:?}: {ran:?}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let args = if args[0] == "backup" { &["status", "app.db"] } else { args };
+        let ran = finish(command(args).current_dir(scene.folder()).stdout(writer));
+        assert!(ran.err.is_empty(), "{args:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn links_that_lead_through_each_other_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("b.db", folder.path().join("a.db")).unwrap();
+    std::os::unix::fs::symlink("a.db", folder.path().join("b.db")).unwrap();
+    for name in ["status", "check", "recover", "doctor", "disable"] {
+        finish(command(&[name, "a.db"]).current_dir(folder.path()))
+            .failed()
+            .says(&["too many levels of symbolic links", "remove the one that is wrong"]);
+    }
+}

@@ -6,7 +6,6 @@
 
 pub mod content;
 pub mod report;
-mod scratch;
 pub mod state;
 
 use std::path::PathBuf;
@@ -16,15 +15,17 @@ use clap::Args;
 use plait_client::FULL;
 
 use crate::console::{BAD, GOOD, HEADING, styled};
+use crate::copy::scratch::{self, Scratch};
 use crate::failure::{self, Result};
+use crate::inspect::astray::{self, Astray};
 use crate::inspect::log::Log;
 use crate::inspect::moment::PAUSE;
 use crate::inspect::outlook::{Advice, Instead, Outlook};
+use crate::inspect::pairing::Pairing;
 use crate::inspect::{self, Inspection};
 use crate::quantity;
-use crate::sqlite::{self, OpenFlags};
+use crate::sqlite::{self, OpenFlags, SqlError};
 use report::{Line, Verdict};
-use scratch::Scratch;
 
 /// Arguments of `plait check`.
 #[derive(Args, Debug)]
@@ -44,6 +45,8 @@ enum Place {
     Copy,
     /// On a copy that does without its log.
     CopyOfBase,
+    /// On a copy of the file alone.
+    CopyOfFile,
     Nowhere(&'static str),
 }
 
@@ -52,24 +55,27 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
     let start = Instant::now();
     let mut state = Inspection::of(&args.file)?;
     let lines = loop {
-        let lines = state::lines(&state);
+        let astray = astray::look(&state);
+        let lines = state::lines(&state, &astray);
         if args.quick {
             break lines;
         }
-        match content(&state) {
+        let (e, is_certain) = match content(&state, &astray) {
             Ok(Checked::Told(content)) => break [lines, content].concat(),
-            Ok(Checked::Moved) => {}
-            Err(e) => {
-                anstream::println!(
-                    "{}: the content could not be checked",
-                    styled(HEADING, args.file.display())
-                );
-                told(&lines);
-                return Err(e);
+            Ok(Checked::Moved(refused)) => {
+                let refused =
+                    refused.map(|e| sqlite::failure(&e, "check the content of", &args.file));
+                (refused.unwrap_or_else(|| inspect::unsettled(&args.file)), false)
             }
-        }
-        if start.elapsed() >= inspect::PATIENCE {
-            return Err(inspect::unsettled(&args.file));
+            Err(e) => (e, true),
+        };
+        if is_certain || start.elapsed() >= inspect::PATIENCE {
+            anstream::println!(
+                "{}: the content could not be checked",
+                styled(HEADING, args.file.display())
+            );
+            told(&lines);
+            return Err(e);
         }
         std::thread::sleep(PAUSE);
         state = Inspection::of(&args.file)?;
@@ -105,15 +111,22 @@ fn told(lines: &[Line]) {
 /// What came of checking the content.
 enum Checked {
     Told(Vec<Line>),
-    /// It is in another state than was seen.
-    Moved,
+    /// It is in another state than was seen, or who opens it is refused for now.
+    Moved(Option<SqlError>),
 }
 
-fn place(state: &Inspection) -> Place {
+fn place(state: &Inspection, astray: &[Astray]) -> Place {
+    // Another WAL or WAL-index would come beside that of the programs.
+    if astray.iter().any(|file| file.suffix != "-plait") {
+        return Place::Nowhere("nobody else may open it until these programs have closed it");
+    }
     match state.outlook() {
         Outlook::Ordinary if state.has_journal => Place::Copy,
         // SQLite removes the WAL of an empty file.
         Outlook::Ordinary if state.base.is_empty() && state.wal.is_some() => Place::Copy,
+        Outlook::Mixes { .. } => Place::CopyOfFile,
+        // Whoever closes it last would bring the WAL into the file, which may be that of another.
+        Outlook::Ordinary | Outlook::Starts { .. } if state.pairing != Pairing::Fits => Place::Copy,
         // A reader alone would leave a WAL behind that was not there.
         Outlook::Ordinary | Outlook::Starts { stale_log: false } if state.wal.is_none() => {
             Place::Here(OpenFlags::ReadWrite)
@@ -138,23 +151,27 @@ fn place(state: &Inspection) -> Place {
     }
 }
 
-fn content(state: &Inspection) -> Result<Checked> {
-    match place(state) {
+fn content(state: &Inspection, astray: &[Astray]) -> Result<Checked> {
+    match place(state, astray) {
         Place::Here(flags) => match content::check(&state.path, flags) {
             Ok(lines) => Ok(Checked::Told(lines)),
             Err(e) if e.is_damage() => {
                 let line = Line::new("content", Verdict::Damage, e.said());
                 Ok(Checked::Told(vec![line]))
             }
-            Err(e) if e.is_of_others() && state.has_moved() => Ok(Checked::Moved),
+            Err(e) if e.is_of_others() && state.has_moved() => Ok(Checked::Moved(Some(e))),
             Err(e) if e.is_of_others() => {
                 Err(sqlite::failure(&e, "check the content of", &state.path))
             }
             // Perhaps it may be read but not opened: SQLite writes beside a database even to read it.
-            Err(_) => on_a_copy(state, false),
+            Err(e) => match on_a_copy(state, Without::Nothing) {
+                Ok(Checked::Moved(None)) => Ok(Checked::Moved(Some(e))),
+                other => other,
+            },
         },
-        Place::Copy => on_a_copy(state, false),
-        Place::CopyOfBase => on_a_copy(state, true),
+        Place::Copy => on_a_copy(state, Without::Nothing),
+        Place::CopyOfBase => on_a_copy(state, Without::Log),
+        Place::CopyOfFile => on_a_copy(state, Without::Everything),
         Place::Nowhere(why) => {
             let line = Line::new("content", Verdict::Notice, format!("not checked: {why}"));
             Ok(Checked::Told(vec![line]))
@@ -162,23 +179,41 @@ fn content(state: &Inspection) -> Result<Checked> {
     }
 }
 
-/// Checks a copy; `base_only`: as `plait recover --accept-base` would leave it.
-fn on_a_copy(state: &Inspection, base_only: bool) -> Result<Checked> {
-    let copied = Scratch::copy(&state.path);
+/// What a copy does without.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Without {
+    Nothing,
+    /// As `plait recover --accept-base` would leave it.
+    Log,
+    /// All that stands beside the file: the same, where a WAL of another is there.
+    Everything,
+}
+
+/// Checks a copy.
+fn on_a_copy(state: &Inspection, without: Without) -> Result<Checked> {
+    let copied = match without {
+        Without::Everything => Scratch::copy(&state.path, &scratch::FILE_ALONE),
+        Without::Nothing | Without::Log => Scratch::copy(&state.path, &scratch::ON_DISK),
+    };
     if state.has_moved() {
-        return Ok(Checked::Moved);
+        return Ok(Checked::Moved(None));
     }
     let scratch = copied?;
     let copy = scratch.database();
-    let accepted = if base_only { sqlite::accept_base(&copy) } else { Ok(()) };
+    let accepted = if without == Without::Log { sqlite::accept_base(&copy) } else { Ok(()) };
     let checked = accepted.and_then(|()| content::check(&copy, OpenFlags::ReadWrite));
     let missing = state.memory.as_ref().is_some_and(|m| m.is_trusted() && m.unwritten_bytes > 0);
-    let without = match (base_only, missing) {
-        (true, _) => " without the log, as `plait recover --accept-base` would leave the database",
-        (false, true) => {
+    let without = match (without, missing) {
+        (Without::Log, _) => {
+            " without the log, as `plait recover --accept-base` would leave the database"
+        }
+        (Without::Everything, _) => {
+            " of the file alone, as `plait recover --accept-base` would leave the database"
+        }
+        (Without::Nothing, true) => {
             " without what is only in shared memory; the database itself was not opened"
         }
-        (false, false) => "; the database itself was not opened",
+        (Without::Nothing, false) => "; the database itself was not opened",
     };
     match checked {
         Ok(lines) => {

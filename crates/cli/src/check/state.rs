@@ -5,16 +5,43 @@ use std::path::Display;
 use super::report::{Line, Verdict};
 use crate::failure;
 use crate::inspect::Inspection;
+use crate::inspect::astray::Astray;
 use crate::inspect::log::Log;
+use crate::inspect::memory::Memory;
 use crate::inspect::outlook::{Advice, Instead, Outlook};
+use crate::inspect::pairing::Pairing;
 use crate::quantity::{bytes, count, of};
 
 /// All lines but those about the content.
-pub fn lines(state: &Inspection) -> Vec<Line> {
+pub fn lines(state: &Inspection, astray: &[Astray]) -> Vec<Line> {
     let mut lines =
         vec![mode(state), base(state), wal(state), log(state), memory(state), opening(state)];
+    lines.extend(astray.iter().map(gone));
     lines.extend(state.spare_strangers.iter().map(|s| Line::new("beside it", Verdict::Notice, s)));
     lines
+}
+
+/// A file that was removed or replaced beside living programs.
+fn gone(astray: &Astray) -> Line {
+    let then = match astray.suffix {
+        "-plait" => {
+            "nothing more is committed; what was committed is in shared memory, so do not restart the machine before all programs have \
+             closed the database and it has been opened once"
+        }
+        "-wal" => {
+            "what is still written to it is in no file that has a name; close all programs that use the database, then open it again"
+        }
+        _ => {
+            "nobody else can open the database beside these programs; close all of them, then open it again"
+        }
+    };
+    let what = if astray.is_replaced { "replaced" } else { "removed or renamed" };
+    let text = format!(
+        "{} was {what} while {} had the database open: {then}",
+        astray.path.display(),
+        crate::status::people(&astray.pids)
+    );
+    Line::new("files", Verdict::Damage, text)
 }
 
 fn mode(state: &Inspection) -> Line {
@@ -29,6 +56,13 @@ fn mode(state: &Inspection) -> Line {
         ),
         (false, _) => format!("{}: {versions}, salt {:08x}", h.mode(), h.salt),
     };
+    if h.write_version > 2 && !h.is_fenced() {
+        return Line::new(
+            "mode",
+            Verdict::Damage,
+            format!("{text}; with that in byte 18 nobody may write to it"),
+        );
+    }
     Line::fact("mode", text)
 }
 
@@ -55,15 +89,25 @@ fn base(state: &Inspection) -> Line {
 
 fn wal(state: &Inspection) -> Line {
     let Some(wal) = &state.wal else { return Line::fact("WAL", "none") };
-    Line::fact(
-        "WAL",
-        format!(
-            "{}: {} in {}",
-            bytes(wal.bytes),
-            of(wal.frames, "page", "pages"),
-            of(wal.commits, "commit", "commits")
+    let text = format!(
+        "{}: {} in {}",
+        bytes(wal.bytes),
+        of(wal.frames, "page", "pages"),
+        of(wal.commits, "commit", "commits")
+    );
+    match &state.pairing {
+        Pairing::Suspect(why) if is_applied(state) => Line::new(
+            "WAL",
+            Verdict::Notice,
+            format!("{text}; it may be that of another database file: {why}; opening applies it"),
         ),
-    )
+        _ => Line::fact("WAL", text),
+    }
+}
+
+/// Nothing but SQLite itself, which asks nothing, decides whether the WAL counts.
+fn is_applied(state: &Inspection) -> bool {
+    matches!(state.outlook(), Outlook::Ordinary | Outlook::Starts { .. })
 }
 
 fn log(state: &Inspection) -> Line {
@@ -110,10 +154,7 @@ fn log(state: &Inspection) -> Line {
 fn memory(state: &Inspection) -> Line {
     let Some(memory) = &state.memory else { return Line::fact("shared memory", "none") };
     if memory.in_use {
-        return Line::fact(
-            "shared memory",
-            format!("in use by {}", crate::status::people(&memory.alive)),
-        );
+        return used(memory);
     }
     match (&memory.distrust, memory.poisoned) {
         (Some(why), _) if memory.salt == state.header.salt && memory.unwritten_bytes > 0 => {
@@ -177,6 +218,33 @@ fn memory(state: &Inspection) -> Line {
     }
 }
 
+fn used(memory: &Memory) -> Line {
+    let people = crate::status::people(&memory.alive);
+    match memory.poisoned {
+        None => Line::fact("shared memory", format!("in use by {people}")),
+        Some(errno) => Line::new(
+            "shared memory",
+            Verdict::Damage,
+            format!("in use by {people}, and stopped {}", stopped(errno, memory.is_lost)),
+        ),
+    }
+}
+
+/// Why no transaction is done any more, and what helps.
+fn stopped(errno: i32, is_lost: bool) -> String {
+    let why = match errno {
+        _ if is_lost => "since its log was removed, renamed, replaced or cut short".to_owned(),
+        0 => "after an error inside the library".to_owned(),
+        errno => format!(
+            "after a failed write or sync ({})",
+            failure::said(&std::io::Error::from_raw_os_error(errno))
+        ),
+    };
+    format!(
+        "{why}: every transaction fails; close all programs that use the database, and open it once before the machine is restarted"
+    )
+}
+
 fn opening(state: &Inspection) -> Line {
     let shown = state.path.display();
     if let Some(lost) = state.lost_by_opening() {
@@ -202,6 +270,13 @@ fn opening(state: &Inspection) -> Line {
             let also = if stale_log { ", and removes a log that is no longer needed" } else { "" };
             (Verdict::Good, format!("starts a new session; there is nothing to recover{also}"))
         }
+        Outlook::Mixes { why } => (
+            Verdict::Damage,
+            format!(
+                "mixes the file with a WAL that belongs to another database file: {why}; put the right one of them back before anything opens it, \
+                 or use the file alone with `plait recover {shown} --accept-base` (it asks; --yes answers), which keeps the WAL under another name"
+            ),
+        ),
         Outlook::SetsAside { why } => (
             Verdict::Notice,
             format!(

@@ -15,6 +15,7 @@
 //! - COPY-3 What has been checked is the file alone, at rest: nothing beside it is looked at.
 
 pub mod leftovers;
+pub mod scratch;
 
 use std::fs::Permissions;
 use std::io;
@@ -24,13 +25,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use plait_client::{BUSY, FULL, LOCKED};
+use plait_client::{BUSY, FULL, IOERR, LOCKED};
 use tempfile::NamedTempFile;
 
 use crate::check::content;
 use crate::console;
 use crate::convert;
-use crate::failure::{Failure, INTERRUPTED, Result};
+use crate::failure::{Failure, INTERRUPTED, LIMIT, Result};
 use crate::inspect::base::{BaseFile, HEADER_BYTES, Header};
 use crate::inspect::moment::PAUSE;
 use crate::inspect::{Inspection, SIDE_FILES, beside};
@@ -44,6 +45,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const NAP: Duration = Duration::from_millis(10);
 /// What SQLite and the library may put beside a file that they write.
 const BESIDE: &[&str] = &["-journal", "-wal", "-shm", "-plait", "-plait-shm", "-plait-new"];
+/// What is made beside a copy while its journal mode is set and removed again.
+const BESIDE_BYTES: u64 = 1 << 20;
 /// Random characters in a temporary name.
 const RANDOM: usize = 6;
 
@@ -142,8 +145,13 @@ impl WholeCopy {
 /// It is in a mode in which who has it open has files beside it, and there are none: it can be read without making any, also where its folder
 /// cannot be written. Somebody may still come, which the caller looks for afterwards.
 pub fn is_alone(state: &Inspection) -> bool {
+    state.header.read_version >= 2 && !has_neighbours(state)
+}
+
+/// Files of a database stand beside it.
+pub fn has_neighbours(state: &Inspection) -> bool {
     let is_there = |suffix: &str| std::fs::symlink_metadata(beside(&state.path, suffix)).is_ok();
-    state.header.read_version >= 2 && !SIDE_FILES.iter().any(|suffix| is_there(suffix))
+    SIDE_FILES.iter().any(|suffix| is_there(suffix))
 }
 
 /// A look at such a database from which on it can be told whether it was changed: not one in the same tick of the clock as a change.
@@ -202,7 +210,7 @@ fn copy_pages(plan: &Plan<'_>, to: &Path) -> Result<&'static str> {
     }
     let pages = number("PRAGMA page_count").map_err(about)?;
     let size = pages * number("PRAGMA page_size").map_err(about)?;
-    refuse_without_room(plan, size)?;
+    refuse_without_room(plan, size + BESIDE_BYTES)?;
     let about = |e: SqlError| sqlite::failure(&e, "write", plan.target);
     let copy = Library::linked().open_with(to, OpenFlags::ReadWrite).map_err(about)?;
     // What is written here is synced as a whole, and goes if it is not whole.
@@ -217,7 +225,7 @@ fn copy_pages(plan: &Plan<'_>, to: &Path) -> Result<&'static str> {
     let copied = Backup::start(&source, &copy).and_then(|mut backup| backup.step(-1));
     drop(watch);
     bar.finish_and_clear();
-    copied.map_err(|e| step_failed(&e, plan))?;
+    copied.map_err(|e| step_failed(&e, plan, size))?;
     copy.close().map_err(about)?;
     if plan.is_alone {
         // Opened so it has no journal at all.
@@ -271,10 +279,12 @@ fn open_alone(path: &Path) -> Result<Connection, SqlError> {
 fn refuse_without_room(plan: &Plan<'_>, wanted: u64) -> Result<()> {
     let folder = plan.target.parent().unwrap_or(Path::new("/"));
     let room = FileSystem::of(folder).map_or(u64::MAX, |fs| fs.free_bytes);
-    if room >= wanted {
-        return Ok(());
-    }
-    Err(Failure::new(
+    if room >= wanted { Ok(()) } else { Err(no_room(plan, wanted, room)) }
+}
+
+fn no_room(plan: &Plan<'_>, wanted: u64, room: u64) -> Failure {
+    let folder = plan.target.parent().unwrap_or(Path::new("/"));
+    Failure::new(
         format!(
             "there is no room for a copy of {}: it takes {}, and the disk of {} has {}",
             plan.shown.display(),
@@ -283,15 +293,18 @@ fn refuse_without_room(plan: &Plan<'_>, wanted: u64) -> Result<()> {
             bytes(room)
         ),
         "free some space on that disk, or name a place on another one",
-    ))
+    )
 }
 
 /// A step tells a code alone.
-fn step_failed(e: &SqlError, plan: &Plan<'_>) -> Failure {
+fn step_failed(e: &SqlError, plan: &Plan<'_>, size: u64) -> Failure {
     let (from, to) = (plan.shown.display(), plan.target.display());
     match e.code {
         FULL => Failure::new(
-            format!("cannot copy {from} to {to}: the disk is full"),
+            format!(
+                "cannot copy {from} to {to}: the disk is full, and the copy takes {}",
+                bytes(size)
+            ),
             "free some space on that disk, or name a place on another one",
         ),
         BUSY | LOCKED => Failure::new(
@@ -302,6 +315,14 @@ fn step_failed(e: &SqlError, plan: &Plan<'_>) -> Failure {
             format!(
                 "run the command again when they do less; `plait status {from}` shows who writes and who reads"
             ),
+        ),
+        IOERR if os::limit(libc::RLIMIT_FSIZE) < size => Failure::new(
+            format!(
+                "cannot copy {from} to {to}: the copy takes {}, and a file of this process may have {} (ulimit -f)",
+                bytes(size),
+                bytes(os::limit(libc::RLIMIT_FSIZE))
+            ),
+            LIMIT,
         ),
         code => Failure::new(
             format!("cannot copy {from} to {to}: SQLite says code {code} ({})", e.extended),
@@ -331,6 +352,13 @@ fn header(file: &NamedTempFile) -> io::Result<Option<Header>> {
 /// Checks the copy (COPY-3): its pages, and the size of each.
 fn check(plan: &Plan<'_>, file: &NamedTempFile) -> Result<(u64, u64)> {
     if let Some(left) = BESIDE.iter().map(|s| beside(file.path(), s)).find(|side| side.exists()) {
+        // Where its mode was to be set, too.
+        let length = file.as_file().metadata().map_or(0, |meta| meta.len());
+        refuse_without_room(plan, BESIDE_BYTES).map_err(|_| {
+            let folder = plan.target.parent().unwrap_or(Path::new("/"));
+            let room = FileSystem::of(folder).map_or(0, |fs| fs.free_bytes);
+            no_room(plan, length + BESIDE_BYTES, room)
+        })?;
         return Err(Failure::new(
             format!("the copy is not at rest: {} stands beside it", left.display()),
             "run the command again",

@@ -24,7 +24,8 @@ use crate::check::state;
 use crate::console::{BAD, GOOD, HEADING, styled};
 use crate::failure::{self, Result, quoted};
 use crate::inspect::Inspection;
-use crate::inspect::outlook::Outlook;
+use crate::inspect::astray;
+use crate::inspect::outlook::{Advice, Outlook};
 use crate::quantity::of;
 use finding::Finding;
 
@@ -72,10 +73,26 @@ fn of_files(state: &Inspection, shown: &Path) -> Vec<Finding> {
         state.outlook(),
         Outlook::GoesOn | Outlook::Recovers { .. } | Outlook::Restores(_)
     );
-    let lines = state::lines(state).into_iter();
+    let is_used = matches!(state.outlook(), Outlook::Refuses { advice: Advice::CloseOthers, .. });
+    let astray = astray::look(state);
+    let lines = state::lines(state, &astray).into_iter();
     let found = lines.map(|line| {
         let advice = match (line.about, line.verdict) {
             (_, Verdict::Good) => String::new(),
+            ("opening", Verdict::Damage) if matches!(state.outlook(), Outlook::Mixes { .. }) => {
+                format!("plait restore BACKUP {shown}, which puts both aside")
+            }
+            ("WAL", _) => format!(
+                "plait restore BACKUP {shown}, if a copy was put in the place of the file; nothing, if file and WAL were brought here together"
+            ),
+            ("mode", Verdict::Damage) => format!("plait restore BACKUP {shown}"),
+            ("files", _) => format!("close these programs, then run `plait recover {shown}`"),
+            ("shared memory", Verdict::Damage) if state.is_in_use() => {
+                format!("close these programs, then run `plait recover {shown}`")
+            }
+            ("opening", Verdict::Damage) if is_used => {
+                "close the programs that have it open, which are named below".to_owned()
+            }
             ("opening", _) if is_left => format!("plait recover {shown}"),
             ("opening", Verdict::Damage) => format!("plait restore BACKUP {shown}"),
             _ => String::new(),

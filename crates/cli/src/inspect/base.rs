@@ -6,6 +6,7 @@ use std::path::Path;
 
 use plait_engine::belongs::FirstPage;
 
+use super::pairing::head_of;
 use crate::os;
 
 /// Bytes of SQLite's database header.
@@ -93,6 +94,8 @@ pub struct BaseFile {
     pub header: Option<Header>,
     /// The same, as far as it tells whether the file goes with its WAL.
     pub first_page: Option<FirstPage>,
+    /// The bytes themselves, of a database.
+    pub head: Option<[u8; HEADER_BYTES]>,
 }
 
 impl BaseFile {
@@ -112,6 +115,7 @@ impl BaseFile {
             identity: (meta.dev(), meta.ino()),
             header: is_whole.then(|| Header::parse(&page)).flatten(),
             first_page: is_whole.then(|| FirstPage::parse(&page)).flatten(),
+            head: is_whole.then(|| head_of(&page)).flatten(),
         })
     }
 

@@ -55,6 +55,10 @@ pub struct Memory {
     pub poisoned: Option<i32>,
     /// With that what is in memory may be wrong.
     pub is_in_doubt: bool,
+    /// Device and inode of the log of the session; zeros before there is one.
+    pub log_file: (u64, u64),
+    /// Inode of the WAL-index that its members have; 0 before there is one.
+    pub wal_index_inode: u64,
 }
 
 impl Memory {
@@ -109,6 +113,8 @@ impl Memory {
                 .saturating_sub(layout.log.written_through().get()),
             poisoned: layout.log.poisoned(),
             is_in_doubt: layout.log.is_in_doubt(),
+            log_file: layout.log.file_identity(),
+            wal_index_inode: layout.header.wal_index_ino.load(Relaxed),
         }))
     }
 

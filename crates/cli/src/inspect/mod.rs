@@ -5,6 +5,7 @@
 //! Whoever looks must not have the database open with SQLite in this process: closing the file here would
 //! drop the POSIX locks that SQLite holds on it.
 
+pub mod astray;
 pub mod barrier;
 pub mod base;
 pub mod log;
@@ -12,7 +13,9 @@ pub mod memory;
 pub mod moment;
 pub mod openers;
 pub mod outlook;
+pub mod pairing;
 pub mod strangers;
+pub mod users;
 pub mod wal;
 
 use std::ffi::OsStr;
@@ -27,13 +30,14 @@ use plait_engine::session::{DEATH_MAX, aside};
 use plait_engine::shm::locks;
 use plait_engine::storage::side;
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, quoted};
 use crate::quantity::of;
 use base::{BaseFile, Header};
 use log::Log;
 use memory::Memory;
 use moment::{Moment, PAUSE};
 use outlook::Outlook;
+use pairing::{Pairing, pairing};
 use wal::Wal;
 
 /// How long it is looked at again while others open and close it.
@@ -68,6 +72,8 @@ pub struct Inspection {
     pub header: Header,
     /// The database file is not the one that its WAL, log and shared memory belong to.
     pub is_replaced: bool,
+    /// What speaks against it beside that, as far as SQLite's own bytes tell.
+    pub pairing: Pairing,
     /// Shared memory.
     pub memory: Option<Memory>,
     /// The log.
@@ -136,7 +142,10 @@ impl Inspection {
         if let Some(aside) = barrier::aside(shown) {
             return Err(barrier::refusal(shown, &aside));
         }
-        let path = shown.canonicalize().map_err(|e| Failure::io("open", shown, &e))?;
+        let path = shown.canonicalize().map_err(|e| {
+            let left = (e.kind() == ErrorKind::NotFound).then(|| missing_beside_its_files(shown));
+            left.flatten().unwrap_or_else(|| Failure::io("open", shown, &e))
+        })?;
         strangers::refuse(&path)?;
         let moment = Moment::of(&path).map_err(|e| Failure::io("read", shown, &e))?;
         let base = BaseFile::read(&path).map_err(|e| Failure::io("read", shown, &e))?;
@@ -148,13 +157,7 @@ impl Inspection {
         let Some(header) =
             newest.or(base.header).or_else(|| base.is_empty().then_some(Header::EMPTY))
         else {
-            return Err(Failure::new(
-                format!(
-                    "{} is not an SQLite database: it begins with something else",
-                    shown.display()
-                ),
-                "check the path; an encrypted or compressed database must be decoded first",
-            ));
+            return Err(no_database(shown));
         };
         let shm = shm_path(&path);
         let read_memory = || {
@@ -184,6 +187,11 @@ impl Inspection {
             && matches!(&log, Log::Sound(summary) if summary.newest.get() > header.generation);
         let is_replaced = header.is_concurrent() && lost_fence
             || !in_use && (misses_fence || !belongs(base.first_page, in_wal, false));
+        // The WAL of a session is its members' business.
+        let pairing = match wal.as_ref().filter(|_| !in_use) {
+            Some(wal) => pairing(&path, &base, wal).map_err(|e| Failure::io("read", shown, &e))?,
+            None => Pairing::Fits,
+        };
         let index = beside(&path, "-shm");
         let put_aside = aside::logs(&path);
         let is_claimed = is_claimed(&index).map_err(|e| Failure::io("read", &index, &e))?;
@@ -194,6 +202,7 @@ impl Inspection {
             has_journal,
             header,
             is_replaced,
+            pairing,
             memory,
             log,
             is_claimed,
@@ -216,6 +225,7 @@ impl Inspection {
             Outlook::Ordinary | Outlook::Joins(_) | Outlook::Starts { .. } => true,
             Outlook::GoesOn
             | Outlook::Restores(_)
+            | Outlook::Mixes { .. }
             | Outlook::SetsAside { .. }
             | Outlook::Recovers { .. }
             | Outlook::Refuses { .. } => false,
@@ -241,7 +251,14 @@ impl Inspection {
 
     /// What opening it will do.
     pub fn outlook(&self) -> Outlook {
-        outlook::outlook(self.header, !self.is_replaced, self.memory.as_ref(), &self.log)
+        let header = self.header;
+        let told = outlook::outlook(header, !self.is_replaced, self.memory.as_ref(), &self.log);
+        match (&self.pairing, told) {
+            (Pairing::Foreign(why), Outlook::Ordinary | Outlook::Starts { .. }) => {
+                Outlook::Mixes { why: why.clone() }
+            }
+            (_, told) => told,
+        }
     }
 
     /// What happens to the files of a database beside one that was emptied, in words: SQLite takes an empty file for a new database. `None` if
@@ -259,6 +276,12 @@ impl Inspection {
         Some(wal.unwrap_or_default() + log.unwrap_or_default())
     }
 
+    /// Shared memory as it is by now.
+    pub fn memory_now(&self) -> Option<Memory> {
+        let (shm, log) = (shm_path(&self.path), log_path(&self.path));
+        Memory::read(&shm, self.base.identity, self.header, &log).ok().flatten()
+    }
+
     /// Whether processes have it open, as far as concurrent mode knows.
     pub fn is_in_use(&self) -> bool {
         self.memory.as_ref().is_some_and(|m| m.in_use)
@@ -268,6 +291,13 @@ impl Inspection {
     pub fn alive(&self) -> &[u32] {
         self.memory.as_ref().map_or(&[], |m| &m.alive)
     }
+}
+
+fn no_database(shown: &Path) -> Failure {
+    Failure::new(
+        format!("{} is not an SQLite database: it begins with something else", shown.display()),
+        "check the path; an encrypted or compressed database must be decoded first",
+    )
 }
 
 /// Others open and close the database all the time, so that nothing can be told.
@@ -316,6 +346,26 @@ pub fn base_beside(path: &Path) -> Option<PathBuf> {
         let stem = path.as_os_str().as_bytes().strip_suffix(suffix.as_bytes())?;
         let stem = Path::new(OsStr::from_bytes(stem));
         (stem.file_name().is_some() && stem.exists()).then(|| stem.to_owned())
+    })
+}
+
+/// What to say of a database file that is missing where files that belong to one of its name stand; `None` if there are none.
+pub fn missing_beside_its_files(shown: &Path) -> Option<Failure> {
+    let is_there = |path: &Path| std::fs::symlink_metadata(path).is_ok();
+    let side = SIDE_FILES.iter().map(|suffix| beside(shown, suffix)).find(|side| is_there(side))?;
+    (!is_there(shown)).then(|| {
+        Failure::new(
+            format!(
+                "{} is missing, but {} is there, which belongs to a database of that name",
+                shown.display(),
+                side.display()
+            ),
+            format!(
+                "put the database file back, or a backup: `plait restore BACKUP {}`; for a new database put {} away",
+                quoted(shown),
+                side.display()
+            ),
+        )
     })
 }
 

@@ -22,6 +22,11 @@ pub enum Outlook {
         /// Whether there is such a log.
         stale_log: bool,
     },
+    /// It applies a WAL to the file that is of another one, as any SQLite does.
+    Mixes {
+        /// How that is known.
+        why: String,
+    },
     /// It gives the log beside the file at rest, which is not its own, another name, and starts a new session.
     SetsAside {
         /// How that is known.
@@ -75,6 +80,15 @@ pub fn outlook(header: Header, belongs: bool, memory: Option<&Memory>, log: &Log
             if in_use { Advice::CloseOthers } else { Advice::RestoreOrAccept },
         );
     }
+    if header.read_version > 3 {
+        return refuse(
+            format!(
+                "byte 19 of its header is {}, which no SQLite and no version of Plait reads",
+                header.read_version
+            ),
+            Advice::OtherVersion,
+        );
+    }
     if !header.is_concurrent() {
         if matches!(log, Log::InUse) {
             return refuse(
@@ -98,6 +112,9 @@ pub fn outlook(header: Header, belongs: bool, memory: Option<&Memory>, log: &Log
                 Advice::CloseOthers,
             ),
         };
+    }
+    if matches!(log, Log::InUse) {
+        return used_log();
     }
     if let Log::Ahead(text) = log {
         return refuse(text, Advice::RestoreOrAccept);
@@ -167,7 +184,7 @@ fn recovers(log: &Log) -> Outlook {
         Log::Foreign { text, .. } | Log::Ahead(text) | Log::Damaged(text) => {
             refuse(text, Advice::RestoreOrAccept)
         }
-        Log::InUse => refuse("its log is in use without shared memory", Advice::CloseOthers),
+        Log::InUse => used_log(),
     }
 }
 
@@ -186,8 +203,12 @@ fn starts(log: &Log) -> Outlook {
         ),
         Log::Foreign { text, .. } => Outlook::SetsAside { why: text.clone() },
         Log::Ahead(text) | Log::Damaged(text) => refuse(text, Advice::RestoreOrAccept),
-        Log::InUse => refuse("its log is in use without shared memory", Advice::CloseOthers),
+        Log::InUse => used_log(),
     }
+}
+
+fn used_log() -> Outlook {
+    refuse("its log is in use without shared memory", Advice::CloseOthers)
 }
 
 fn refuse(why: impl Into<String>, advice: Advice) -> Outlook {
@@ -230,6 +251,10 @@ mod tests {
         let wal = Header { salt: 0, ..RESTING };
         assert_eq!(outlook(wal, true, None, &sound(3)), Outlook::Ordinary);
         assert!(refused(&outlook(Header { salt: 0, ..FENCED }, true, None, &Log::Absent)));
+        for salt in [0, 9] {
+            let unknown = Header { read_version: 4, salt, ..RESTING };
+            assert!(refused(&outlook(unknown, true, None, &Log::Absent)));
+        }
     }
 
     #[test]
@@ -247,6 +272,13 @@ mod tests {
         assert_eq!(outlook(FENCED, true, Some(&used), &Log::InUse), Outlook::Joins(2));
         let other = Memory { distrust: Some("x".into()), ..used };
         assert!(refused(&outlook(FENCED, true, Some(&other), &Log::InUse)));
+    }
+
+    #[test]
+    fn a_log_in_use_beside_another_memory_than_that_of_its_users_is_refused() {
+        assert!(refused(&outlook(FENCED, true, Some(&memory()), &Log::InUse)));
+        assert!(refused(&outlook(FENCED, true, None, &Log::InUse)));
+        assert!(refused(&outlook(RESTING, true, None, &Log::InUse)));
     }
 
     #[test]

@@ -6,9 +6,13 @@
 
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::path::Path;
+use std::time::SystemTime;
 
 use plait_engine::belongs::FirstPage;
 use plait_engine::storage::side;
+
+use super::base::HEADER_BYTES as HEAD_BYTES;
+use super::pairing::head_of;
 
 const HEADER_BYTES: usize = 32;
 const FRAME_HEADER_BYTES: usize = 24;
@@ -27,6 +31,18 @@ pub struct Wal {
     pub page_1: Option<Vec<u8>>,
     /// Page 1 after each commit that changed it, oldest first.
     pub first_pages: Vec<FirstPage>,
+    /// The beginning of each of them.
+    pub heads: Vec<[u8; HEAD_BYTES]>,
+    /// Size of a page.
+    pub page_bytes: u32,
+    /// Pages of the database after the last commit.
+    pub size_pages: u32,
+    /// The least and the most pages that commits before the first one of page 1 say; `None` if there is none.
+    pub sizes_before: Option<(u32, u32)>,
+    /// Number and print of the page in each frame through the last commit.
+    pub pages: Vec<(u32, u64)>,
+    /// When the file was written last.
+    pub written: Option<SystemTime>,
 }
 
 impl Wal {
@@ -36,9 +52,10 @@ impl Wal {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
             Ok(file) => {
-                let bytes = file.metadata()?.len();
+                let meta = file.metadata()?;
                 let mut wal = Wal::scan(BufReader::with_capacity(1 << 20, file))?;
-                wal.bytes = bytes;
+                wal.bytes = meta.len();
+                wal.written = meta.modified().ok();
                 Ok(Some(wal))
             }
         }
@@ -63,6 +80,7 @@ impl Wal {
         if running != (be32(&header, 24), be32(&header, 28)) {
             return Ok(wal);
         }
+        wal.page_bytes = be32(&header, 8);
         let mut frame = vec![0; FRAME_HEADER_BYTES + page_bytes];
         let (mut frames, mut page_1) = (0, None::<Vec<u8>>);
         while filled(&mut file, &mut frame)? {
@@ -72,19 +90,33 @@ impl Wal {
                 break;
             }
             frames += 1;
-            if be32(head, 0) == 1 {
+            let number = be32(head, 0);
+            wal.pages.push((number, print_of(number, page)));
+            if number == 1 {
                 page_1 = Some(page.to_vec());
             }
             if be32(head, 4) != 0 {
                 wal.frames = frames;
-                wal.commits += 1;
-                if let Some(page) = page_1.take() {
-                    wal.first_pages.extend(FirstPage::parse(&page));
-                    wal.page_1 = Some(page);
-                }
+                wal.commit(be32(head, 4), page_1.take());
             }
         }
+        wal.pages.truncate(wal.frames as usize);
         Ok(wal)
+    }
+
+    /// Counts one, which left the database with so many pages and changed page 1 to this.
+    fn commit(&mut self, size_pages: u32, page_1: Option<Vec<u8>>) {
+        self.commits += 1;
+        self.size_pages = size_pages;
+        if let Some(page) = page_1 {
+            self.first_pages.extend(FirstPage::parse(&page));
+            self.heads.extend(head_of(&page));
+            self.page_1 = Some(page);
+        }
+        if self.page_1.is_none() {
+            let (least, most) = self.sizes_before.unwrap_or((size_pages, size_pages));
+            self.sizes_before = Some((least.min(size_pages), most.max(size_pages)));
+        }
     }
 }
 
@@ -103,6 +135,19 @@ impl Checksum {
             (a, b.wrapping_add(word(&pair[4..])).wrapping_add(a))
         })
     }
+}
+
+/// What tells one content of a page from another; without the versions in page 1, which are changed in the file by themselves.
+pub fn print_of(page: u32, content: &[u8]) -> u64 {
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    let words = content.chunks_exact(8).zip(0..);
+    words.fold(0xcbf2_9ce4_8422_2325, |print: u64, (word, at)| {
+        let mut word = [word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7]];
+        if page == 1 && at == 2 {
+            (word[2], word[3]) = (0, 0);
+        }
+        (print.rotate_left(23) ^ u64::from_le_bytes(word)).wrapping_mul(PRIME)
+    })
 }
 
 fn be32(bytes: &[u8], at: usize) -> u32 {

@@ -3,13 +3,11 @@
 //! | module | concept |
 //! |---|---|
 //! | [`swap`] | the renames, and who may be killed between them |
-//! | [`users`] | who has the database open |
 //!
 //! The backup is copied into the folder of the database first, as `plait backup` copies (`copy`): so it is checked, and may be a
-//! database in use or with files beside it. What stood there is neither opened nor changed, since it may be what is damaged.
+//! database in use or with files beside it. Files that nobody uses are brought into a private copy (`copy/scratch.rs`): the backup is only read. What stood there is neither opened nor changed, since it may be what is damaged.
 
 mod swap;
-mod users;
 
 use std::fs::Metadata;
 use std::io::{self, ErrorKind};
@@ -20,10 +18,12 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use crate::console::{self, GOOD, styled};
+use crate::copy::scratch::{self, Scratch};
 use crate::copy::{self, Plan, Thoroughness, WholeCopy, leftovers};
-use crate::failure::{self, Failure, Result};
+use crate::failure::{self, Failure, Result, quoted};
 use crate::inspect::base::BaseFile;
-use crate::inspect::{Inspection, SIDE_FILES, barrier, base_beside, beside};
+use crate::inspect::outlook::Outlook;
+use crate::inspect::{Inspection, SIDE_FILES, barrier, base_beside, beside, users};
 use crate::{convert, os};
 
 /// Links that are followed.
@@ -32,7 +32,7 @@ const LINKS_MAX: usize = 40;
 /// Arguments of `plait restore`.
 #[derive(Args, Debug)]
 pub struct RestoreArgs {
-    /// The backup; files that lie beside it are brought into it
+    /// The backup, with the files that lie beside it; it is only read
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
     /// The database that it is to be
@@ -81,9 +81,12 @@ pub fn run(args: &RestoreArgs) -> Result<u8> {
     let wanted = args.to.map(Mode::name).or(before);
     let own = std::fs::metadata(&backup.path).map_err(|e| Failure::io("read", &args.backup, &e))?;
     let is_alone = copy::is_alone(&backup);
-    let backup = if is_alone { copy::at_rest(&args.backup)? } else { backup };
+    let is_private =
+        !is_alone && copy::has_neighbours(&backup) && users::refuse_any(&backup.path).is_ok();
+    let backup = if is_alone || is_private { copy::at_rest(&args.backup)? } else { backup };
+    let private = if is_private { Some(recovered(&backup, &args.backup)?) } else { None };
     let new = WholeCopy::make(&Plan {
-        source: &backup.path,
+        source: &private.as_ref().map_or_else(|| backup.path.clone(), Scratch::database),
         shown: &args.backup,
         is_alone,
         target: &path,
@@ -92,7 +95,7 @@ pub fn run(args: &RestoreArgs) -> Result<u8> {
         mode: wanted,
         check: args.check,
     })?;
-    if is_alone && backup.has_moved() {
+    if (is_alone || is_private) && backup.has_moved() {
         return Err(copy::moved(&args.backup));
     }
     if let Some(old) = &old {
@@ -107,7 +110,7 @@ pub fn run(args: &RestoreArgs) -> Result<u8> {
     }
     let as_before = if before == Some(mode) { ", as before" } else { "" };
     anstream::println!("{}: restored from {backup_shown}, {told}{as_before}", styled(GOOD, &shown));
-    say_kept(&kept);
+    say_kept(&kept, args.file.is_symlink());
     Ok(failure::OK)
 }
 
@@ -144,17 +147,22 @@ fn refuse_itself(args: &RestoreArgs, path: &Path, old: Option<&Metadata>) -> Res
     }
 }
 
-fn say_kept(kept: &[PathBuf]) {
+/// `is_elsewhere`: not in the folder that the user has named.
+fn say_kept(kept: &[PathBuf], is_elsewhere: bool) {
     let Some((first, others)) = kept.split_first() else { return };
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let place = first;
     let first = name(first);
     let others: Vec<_> = others.iter().map(|path| name(path)).collect();
     let others: Vec<_> =
         others.iter().map(|other| other.strip_prefix(&first).unwrap_or(other)).collect();
     let with =
         if others.is_empty() { String::new() } else { format!(" (with {})", others.join(", ")) };
+    let kept =
+        if is_elsewhere { place.display().to_string() } else { format!("beside it as {first}") };
+    let as_what = if is_elsewhere { "as " } else { "" };
     anstream::println!(
-        "what stood there is kept beside it as {first}{with}; remove it when you are sure"
+        "what stood there is kept {as_what}{kept}{with}; remove it when you are sure"
     );
 }
 
@@ -169,6 +177,23 @@ fn sound_backup(shown: &Path) -> Result<Inspection> {
     }
     convert::refuse_if_broken(&backup, shown)?;
     Ok(backup)
+}
+
+/// A private copy of a backup with files beside it, which opening would bring into it and remove.
+fn recovered(backup: &Inspection, shown: &Path) -> Result<Scratch> {
+    if matches!(backup.outlook(), Outlook::Restores(_)) {
+        return Err(Failure::new(
+            format!(
+                "the log of {} is missing, and shared memory, which no copy can go on with, has what was committed",
+                shown.display()
+            ),
+            format!(
+                "bring that into the file first, and do not restart the machine before: plait recover {}",
+                quoted(shown)
+            ),
+        ));
+    }
+    Scratch::copy(&backup.path, &scratch::ALL)
 }
 
 /// Where the links of a path lead, which need not be there. A barrier is not followed.

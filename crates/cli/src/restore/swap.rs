@@ -35,10 +35,9 @@ use std::path::{Path, PathBuf};
 use plait_engine::storage::Storage as _;
 use plait_engine::storage::os::OsStorage;
 
-use super::users;
 use crate::copy::{WholeCopy, leftovers};
 use crate::failure::{Failure, Result};
-use crate::inspect::{SIDE_FILES, barrier, beside, openers};
+use crate::inspect::{SIDE_FILES, barrier, beside, openers, users};
 
 /// Names that are tried.
 const NAMES_MAX: u32 = 1000;

@@ -87,7 +87,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         command.env(report::VARIABLE, report);
     }
     let error = command.exec();
-    Err(Failure::io("run", &program, &error))
+    Err(program::refused(&program, &error))
 }
 
 /// What is to be said before `program` starts.

@@ -37,6 +37,24 @@ pub fn find(name: &OsStr) -> Result<PathBuf> {
     })
 }
 
+/// The kernel did not start it.
+pub fn refused(program: &Path, error: &std::io::Error) -> Failure {
+    let shown = program.display();
+    let chain = chain(program);
+    let missing = chain.iter().zip(chain.iter().skip(1)).find(|(_, next)| !next.exists());
+    if let Some((script, interpreter)) = missing {
+        return Failure::new(
+            format!(
+                "cannot run {shown}: the first line of {} names {}, which is not there",
+                script.display(),
+                interpreter.display()
+            ),
+            "install that program, or correct the line",
+        );
+    }
+    Failure::io("run", program, error)
+}
+
 fn on_search_path(name: &OsStr) -> Option<PathBuf> {
     let search = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
     std::env::split_paths(&search).map(|dir| dir.join(name)).find(|path| os::is_executable(path))

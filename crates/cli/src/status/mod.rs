@@ -15,8 +15,8 @@ use clap::Args;
 use serde_json::{Value as Json, json};
 
 use crate::failure::{self, Result};
-use crate::inspect::Inspection;
 use crate::inspect::outlook::Outlook;
+use crate::inspect::{Inspection, SIDE_FILES, beside, openers};
 use crate::os;
 use crate::sqlite;
 use session::Session;
@@ -51,6 +51,8 @@ pub struct Look {
     pub outside: Inspection,
     /// From inside, when somebody has it open.
     pub session: Option<Session>,
+    /// Processes that have it open by any SQLite, as far as the kernel tells; in a session its members are asked.
+    pub openers: Vec<u32>,
     /// When.
     pub at: Instant,
 }
@@ -91,7 +93,13 @@ fn look(file: &Path) -> Result<Look> {
         }
         _ => None,
     };
-    Ok(Look { outside, session, at: Instant::now() })
+    let openers = if session.is_none() { openers_of(&outside.path) } else { Vec::new() };
+    Ok(Look { outside, session, openers, at: Instant::now() })
+}
+
+fn openers_of(path: &Path) -> Vec<u32> {
+    let files = [""].into_iter().chain(SIDE_FILES).map(|suffix| beside(path, suffix));
+    openers::of(&files.filter_map(|file| openers::identity(&file)).collect::<Vec<_>>()).pids
 }
 
 fn show(args: &StatusArgs, look: &Look, before: Option<&Look>) {
@@ -108,9 +116,12 @@ fn as_json(file: &Path, look: &Look) -> Json {
         "file": file.to_string_lossy(),
         "mode": header.mode(),
         "fenced": header.is_fenced(),
-        "in_use": look.outside.is_in_use() || look.outside.is_claimed,
+        "in_use": look.outside.is_in_use() || look.outside.is_claimed || !look.openers.is_empty(),
         "processes": look.outside.alive().iter().map(|&pid| (pid != 0).then_some(pid)).collect::<Vec<_>>(),
     });
+    if look.session.is_none() {
+        out["openers"] = json!(look.openers);
+    }
     if let Some(size) = look.outside.prepared_pages_bytes {
         out["prepared_pages_bytes"] = json!(size);
     }

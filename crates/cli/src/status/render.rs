@@ -26,7 +26,7 @@ pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
     let mut out = String::new();
     let head = styled(HEADING, file.display());
     let Some(session) = &look.session else {
-        let _ = write!(out, "{head}: {}", at_rest(file, look));
+        let _ = write!(out, "{head}: {}{}", at_rest(file, look), opened_by(look));
         for (name, value) in prepared_pages(look).into_iter().chain(put_aside(look)) {
             let _ = write!(out, "\n  {name:<14}{value}");
         }
@@ -51,10 +51,24 @@ pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
     out
 }
 
+/// Who has it open without a session: alone, by a SQLite of its own, or as a mere file.
+fn opened_by(look: &Look) -> String {
+    if look.openers.is_empty() {
+        return String::new();
+    }
+    format!("; open in {}", people(&look.openers))
+}
+
 fn at_rest(file: &Path, look: &Look) -> String {
     let check = format!("`plait check {}` tells more", quoted(file));
     if look.outside.header.is_concurrent() && !look.outside.is_settled {
         return "concurrent mode, being opened or closed right now".to_owned();
+    }
+    if let Some(lost) = look.outside.lost_by_opening() {
+        return format!(
+            "{}: opening it makes a new, empty database{lost}; put the database file back before anything opens it; {check}",
+            styled(BAD, "the file is empty")
+        );
     }
     match look.outside.outlook() {
         Outlook::Ordinary => format!(
@@ -63,13 +77,17 @@ fn at_rest(file: &Path, look: &Look) -> String {
             quoted(file)
         ),
         Outlook::Starts { .. } => {
-            let who = if look.outside.is_claimed {
-                "one program has it open, alone"
-            } else {
-                "nobody has it open"
+            let who = match look.outside.is_claimed {
+                true => "; one program has it open, alone",
+                false if look.openers.is_empty() => "; nobody has it open",
+                false => "",
             };
-            format!("concurrent mode, {}; {who}", styled(GOOD, "at rest"))
+            format!("concurrent mode, {}{who}", styled(GOOD, "at rest"))
         }
+        Outlook::Mixes { why } => format!(
+            "{}: {why}; opening it would mix the two; {check}",
+            styled(BAD, "the WAL beside it belongs to another database file")
+        ),
         Outlook::SetsAside { why } => format!(
             "concurrent mode, {}; the log beside it is not its own, and the next program to open it puts that aside: {why}; {check}",
             styled(GOOD, "at rest")

@@ -1,4 +1,4 @@
-//! Who has a database open that is to be replaced: by what the kernel tells of descriptors, and by locks.
+//! Who has a database open that is to be replaced, or to be used without its WAL or log: by what the kernel tells of descriptors, and by locks.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::OpenOptionsExt;
@@ -8,10 +8,16 @@ use std::time::Instant;
 use plait_engine::session::DEATH_MAX;
 use plait_engine::shm::locks;
 
+use super::moment::PAUSE;
+use super::{SIDE_FILES, beside, openers};
 use crate::failure::{Failure, Result};
-use crate::inspect::moment::PAUSE;
-use crate::inspect::openers;
 use crate::status::people;
+
+/// Fails if a process has the database at `path` open.
+pub fn refuse_any(path: &Path) -> Result<()> {
+    let all = [""].into_iter().chain(SIDE_FILES).map(|suffix| beside(path, suffix));
+    refuse(path, &all.collect::<Vec<_>>())
+}
 
 /// Fails if a process has one of these files open, of the database that is to be at `path`.
 pub fn refuse(path: &Path, files: &[PathBuf]) -> Result<()> {

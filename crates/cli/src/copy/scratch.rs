@@ -1,8 +1,9 @@
 //! A private copy of a database that must not be opened where it is, because opening would change it.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use indicatif::ProgressBar;
@@ -19,11 +20,30 @@ use crate::os::FileSystem;
 use crate::quantity::bytes;
 
 /// Files that make up a database without its shared memory.
-const SUFFIXES: &[&str] = &["", "-wal", "-journal", "-plait", "-plait-pages"];
+pub const ON_DISK: Wanted = Wanted {
+    suffixes: &["", "-wal", "-journal", "-plait", "-plait-pages"],
+    doing: "check a copy of",
+    advice: "set TMPDIR to a directory with more room, or open the database once to let it recover",
+};
+/// The same with it, which may continue the log.
+pub const ALL: Wanted = Wanted {
+    suffixes: &["", "-wal", "-journal", "-plait", "-plait-pages", "-plait-shm"],
+    doing: "recover a private copy of",
+    advice: "set TMPDIR to a directory with more room",
+};
+/// The file without anything that stands beside it.
+pub const FILE_ALONE: Wanted = Wanted { suffixes: &[""], ..ON_DISK };
 /// Folders around the copy.
 const DEPTH: usize = 8;
 /// Bytes copied between two looks at the progress.
 const CHUNK_BYTES: usize = 1 << 20;
+
+/// What is copied, and what to say where there is no room.
+pub struct Wanted {
+    suffixes: &'static [&'static str],
+    doing: &'static str,
+    advice: &'static str,
+}
 
 /// The copy; removed when dropped.
 pub struct Scratch {
@@ -32,29 +52,31 @@ pub struct Scratch {
 
 impl Scratch {
     /// Copies the database at `path`. When that changed meanwhile, which the caller finds out, the copy is no state of it.
-    pub fn copy(path: &Path) -> Result<Scratch> {
-        let size = |suffix: &&str| std::fs::metadata(beside(path, suffix)).map_or(0, |m| m.len());
-        let total: u64 = SUFFIXES.iter().map(size).sum();
+    pub fn copy(path: &Path, wanted: &Wanted) -> Result<Scratch> {
+        // Shared memory is mostly holes.
+        let size = |suffix: &&str| {
+            std::fs::metadata(beside(path, suffix)).map_or(0, |m| m.len().min(m.blocks() * 512))
+        };
+        let total: u64 = wanted.suffixes.iter().map(size).sum();
         let place = std::env::temp_dir();
         let room = FileSystem::of(&place).map_or(u64::MAX, |fs| fs.free_bytes);
         // Recovery writes to the copy: the log's content once more into its WAL and into the file.
-        let wanted = total + total / 2;
-        let elsewhere =
-            "set TMPDIR to a directory with more room, or open the database once to let it recover";
-        if room < wanted {
+        let needed = total + total / 2;
+        if room < needed {
             return Err(Failure::new(
                 format!(
-                    "cannot check a copy of {}: it takes {} in {}, which has {}",
+                    "cannot {} {}: it takes {} in {}, which has {}",
+                    wanted.doing,
                     path.display(),
-                    bytes(wanted),
+                    bytes(needed),
                     place.display(),
                     bytes(room)
                 ),
-                elsewhere,
+                wanted.advice,
             ));
         }
         let directory = tempfile::Builder::new()
-            .prefix("plait-check-")
+            .prefix("plait-copy-")
             .tempdir()
             .map_err(|e| Failure::io("make a directory in", &place, &e))?;
         let scratch = Scratch { directory };
@@ -63,7 +85,7 @@ impl Scratch {
         std::fs::create_dir_all(folder)
             .map_err(|e| Failure::io("make a directory in", &place, &e))?;
         let bar = console::progress("copying", total);
-        for suffix in SUFFIXES {
+        for suffix in wanted.suffixes {
             let from = beside(path, suffix);
             copy_file(&from, &beside(&scratch.database(), suffix), &bar)?;
         }
@@ -127,10 +149,17 @@ fn copy_file(from: &Path, to: &Path, bar: &ProgressBar) -> Result<()> {
     loop {
         let n = source.read(&mut chunk).map_err(|e| Failure::io("read", from, &e))?;
         if n == 0 {
-            return Ok(());
+            let end = target.stream_position();
+            let ended = end.and_then(|end| target.set_len(end));
+            return ended.map_err(|e| Failure::io("write", to, &e));
         }
-        target.write_all(&chunk[..n]).map_err(|e| Failure::io("write", to, &e))?;
-        bar.inc(n as u64);
+        let written = if chunk[..n].iter().all(|byte| *byte == 0) {
+            target.seek_relative(n as i64)
+        } else {
+            bar.inc(n as u64);
+            target.write_all(&chunk[..n])
+        };
+        written.map_err(|e| Failure::io("write", to, &e))?;
     }
 }
 
@@ -144,7 +173,7 @@ mod tests {
         let path = dir.path().join("a.db");
         std::fs::write(&path, b"base").unwrap();
         std::fs::write(beside(&path, "-plait"), b"log").unwrap();
-        let scratch = Scratch::copy(&path).unwrap();
+        let scratch = Scratch::copy(&path, &ON_DISK).unwrap();
         let copy = scratch.database();
         assert_eq!(std::fs::read(&copy).unwrap(), b"base");
         assert_eq!(std::fs::read(beside(&copy, "-plait")).unwrap(), b"log");
