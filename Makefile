@@ -2,7 +2,7 @@
 CARGO ?= cargo
 XTASK = $(CARGO) run --quiet --profile task --package xtask --
 
-.PHONY: all dist demo check edits test tree install uninstall packages packages-test wheel wheel-test torture powercut-images fuzz sanitize tsan arm tcl suites adopt bench-ratios bench-peers
+.PHONY: all dist demo check edits test tree install uninstall packages packages-test wheel wheels wheel-test torture powercut-images fuzz sanitize tsan arm tcl suites adopt bench-ratios bench-peers
 
 all: dist
 
@@ -53,11 +53,18 @@ packages-test:
 	$(MAKE) packages NATIVE=$(or $(NATIVE),$(QUICK))
 	sh packages/tests/run.sh $(if $(QUICK),quick,all)
 
-# The Python package: dist/plait-*.whl, with the library inside. pip fetches the pinned setuptools.
+# The Python package: dist/plait-*.whl, with the library inside, for PYTHON and this machine's glibc. pip fetches the pinned setuptools and the
+# sources of pysqlite3.
 PYTHON ?= python3
 wheel: dist
 	rm -rf dist/plait-*.whl python/build
+	$(PYTHON) python/pysqlite3.py target/python
 	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist ./python
+
+# The same for each of PYTHONS and for Debian 11's glibc: dist/wheels. auditwheel, which pip fetches, says what they need.
+PYTHONS ?= $(PYTHON)
+wheels: packages
+	sh python/wheels.sh $(PYTHONS)
 
 # Its tests, in an empty virtual environment without the network and without a compiler.
 wheel-test: wheel
