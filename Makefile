@@ -71,8 +71,10 @@ wheel-test: wheel
 	sh python/tests/installed.sh $(PYTHON) $(ARGS)
 
 # Programs of others, unchanged, on our library beside the system's: pip fetches them. What was stored is verified; the figures are not judged.
-adopt: dist
+# Then the Python package with Django, SQLAlchemy and aiosqlite, and the page docs/adopt/python.md, block by block. ARGS=test_django.
+adopt: wheel
 	$(PYTHON) examples/flask/measure.py --seconds 2 --trials 1
+	sh python/adopt/run.sh $(PYTHON) $(ARGS)
 
 # The random suites for DURATION seconds together; a failure prints its seed and a small script. What was run is appended to
 # TALLY. SUITES="isolation crash" runs some of them, for DURATION each. SEARCHERS processes side by side, each with seeds of its own:
