@@ -1,7 +1,6 @@
 """Django on ENGINE = "plait.django": what eight processes write at once is all there, and each transaction is whole."""
 
 import os
-import sys
 import textwrap
 
 from place import Case
@@ -188,4 +187,3 @@ class Django(Case):
             """
             self.out(program)
         self.assertNotIn("test.db", os.listdir(self.folder))
-        self.assertGreater(sys.version_info, (3, 10))

@@ -1,7 +1,6 @@
 """plait.install(), `python -m plait`, and what they refuse."""
 
 import os
-import sys
 
 from place import Case
 
@@ -74,6 +73,14 @@ def _plain(text):
     return "\n".join(line[4:] for line in text.splitlines())
 
 
+class Package(Case):
+    def test_it_carries_the_licence(self):
+        import importlib.metadata
+
+        (licence,) = [f for f in importlib.metadata.files("plait") if f.name == "LICENSE"]
+        self.assertIn("Permission is hereby granted", licence.read_text())
+
+
 class Typing(Case):
     def test_the_stubs_name_what_the_package_has(self):
         import ast
@@ -91,4 +98,3 @@ class Typing(Case):
             if isinstance(node, ast.ClassDef) and hasattr(plait, node.name):
                 methods = {each.name for each in node.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))}
                 self.assertEqual(methods - set(dir(getattr(plait, node.name))), set(), node.name)
-        self.assertLess((3, 9), sys.version_info)
