@@ -2,7 +2,7 @@
 CARGO ?= cargo
 XTASK = $(CARGO) run --quiet --profile task --package xtask --
 
-.PHONY: all dist demo check edits test tree install uninstall packages packages-test wheel wheel-test torture powercut-images fuzz sanitize tsan arm tcl suites adopt bench-ratios bench-peers
+.PHONY: all dist demo check edits test tree install uninstall packages packages-test wheel wheels wheel-test torture powercut-images fuzz sanitize tsan arm tcl suites adopt bench-ratios bench-peers
 
 all: dist
 
@@ -53,19 +53,28 @@ packages-test:
 	$(MAKE) packages NATIVE=$(or $(NATIVE),$(QUICK))
 	sh packages/tests/run.sh $(if $(QUICK),quick,all)
 
-# The Python package: dist/plait-*.whl, with the library inside. pip fetches the pinned setuptools.
+# The Python package: dist/plait-*.whl, with the library inside, for PYTHON and this machine's glibc. pip fetches the pinned setuptools and the
+# sources of pysqlite3.
 PYTHON ?= python3
 wheel: dist
 	rm -rf dist/plait-*.whl python/build
+	$(PYTHON) python/pysqlite3.py target/python
 	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist ./python
+
+# The same for each of PYTHONS and for Debian 11's glibc: dist/wheels. auditwheel, which pip fetches, says what they need.
+PYTHONS ?= $(PYTHON)
+wheels: packages
+	sh python/wheels.sh $(PYTHONS)
 
 # Its tests, in an empty virtual environment without the network and without a compiler.
 wheel-test: wheel
 	sh python/tests/installed.sh $(PYTHON) $(ARGS)
 
 # Programs of others, unchanged, on our library beside the system's: pip fetches them. What was stored is verified; the figures are not judged.
-adopt: dist
+# Then the Python package with Django, SQLAlchemy and aiosqlite, and the page docs/adopt/python.md, block by block. ARGS=test_django.
+adopt: wheel
 	$(PYTHON) examples/flask/measure.py --seconds 2 --trials 1
+	sh python/adopt/run.sh $(PYTHON) $(ARGS)
 
 # The random suites for DURATION seconds together; a failure prints its seed and a small script. What was run is appended to
 # TALLY. SUITES="isolation crash" runs some of them, for DURATION each. SEARCHERS processes side by side, each with seeds of its own:

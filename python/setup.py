@@ -3,12 +3,20 @@
 The library is linked in and none of its symbols is visible: a process may have another libsqlite3 as well, that of Python's own
 sqlite3 module, and neither must bind to the other. (A shared one beside the extension would go by the name libsqlite3.so.0, under which the loader
 gives whatever has been loaded before.)
+
+plait.sqlite3 is in the same extension, for the same reason: a second one would bring the library a second time. Its sources, of pysqlite3, have static types, which the
+stable ABI does not know. So there is a wheel for each CPython.
+
+PLAIT_DIST names another folder than dist/ with the library, PLAIT_SYSROOT the folder of an older system that is built for, and PLAIT_SOURCES that of the archive of
+pysqlite3: `make wheel` and `make wheels` set them.
 """
 
 import glob
 import os
 import re
+import shlex
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -17,9 +25,13 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 HERE = Path(__file__).resolve().parent
-DIST = HERE.parent / "dist"
-# The stable ABI of this version and all later ones.
-ABI = (3, 10)
+sys.path.insert(0, str(HERE))
+import pysqlite3  # noqa: E402
+
+DIST = Path(os.environ.get("PLAIT_DIST") or HERE.parent / "dist")
+SOURCES = Path(os.environ.get("PLAIT_SOURCES") or HERE.parent / "target" / "python")
+# Flags of the compiler that make it build for the system below that folder.
+SYSROOT = shlex.split(os.environ.get("PLAIT_SYSROOT", ""))
 # What the manylinux policies let a wheel expect of every system.
 EXPECTED = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "libpthread.so.0", "libdl.so.2", "librt.so.1"}
 
@@ -45,6 +57,10 @@ def platform_of(library):
 
 class BuildExt(build_ext):
     def build_extension(self, ext):
+        made = Path(self.build_temp) / "pysqlite3"
+        ext.sources += pysqlite3.unpack(SOURCES / pysqlite3.ARCHIVE, made)
+        (made / "constants.h").write_text(pysqlite3.constants(DIST / "include" / "sqlite3.h"))
+        ext.include_dirs += [str(made), "csrc"]
         super().build_extension(ext)
         # Symbols and debug information of the library, three quarters of its size.
         subprocess.run(["strip", "--strip-unneeded", self.get_ext_fullpath(ext.name)], check=True)
@@ -63,15 +79,22 @@ setup(
         Extension(
             "plait._plait",
             sorted(glob.glob("csrc/*.c")),
-            depends=[*glob.glob("csrc/*.h"), str(DIST / "lib/libsqlite3.a")],
+            depends=[*glob.glob("csrc/*.h"), "pysqlite3.py", str(DIST / "lib/libsqlite3.a")],
             include_dirs=[str(DIST / "include")],
-            define_macros=[("Py_LIMITED_API", f"0x{ABI[0]:02X}{ABI[1]:02X}0000")],
-            extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-cast-function-type"],
+            define_macros=[("MODULE_NAME", '"plait.sqlite3"')],
+            # The last three: pysqlite3 is written so.
+            extra_compile_args=[
+                *("-std=gnu11", "-D_GNU_SOURCE", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-cast-function-type"),
+                *("-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Wno-unused-function"),
+                *SYSROOT,
+            ],
             extra_objects=[str(DIST / "lib/libsqlite3.a")],
-            extra_link_args=["-Wl,--exclude-libs,ALL", "-Wl,-Bsymbolic", "-Wl,--gc-sections", "-lgcc_s", "-lpthread", "-ldl", "-lm"],
-            py_limited_api=True,
+            extra_link_args=[
+                *("-Wl,--exclude-libs,ALL", "-Wl,-Bsymbolic", "-Wl,--gc-sections"),
+                *("-lgcc_s", "-lpthread", "-ldl", "-lm"),
+                *SYSROOT,
+            ],
         )
     ],
-    options={"bdist_wheel": {"py_limited_api": f"cp{ABI[0]}{ABI[1]}"}},
     cmdclass={"build_ext": BuildExt, "bdist_wheel": BdistWheel},
 )

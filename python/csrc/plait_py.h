@@ -22,6 +22,8 @@
 #define PLAIT_PY_H
 
 #define PY_SSIZE_T_CLEAN
+/* What is ours keeps to the stable ABI; the sources of pysqlite3 beside it cannot. */
+#define Py_LIMITED_API 0x030A0000
 #include <Python.h>
 #include <pthread.h>
 #include <stdint.h>

@@ -225,6 +225,7 @@ class Others(Case):
         inodes = {str(os.stat(os.path.join(self.folder, name)).st_ino) for name in os.listdir(self.folder)}
         with open("/proc/locks") as lines:
             fields = [line.split()[1:] for line in lines]
+        # Each once: a line comes twice when others take locks while the list is read.
         return sorted(
-            " ".join(f) for f in fields if f[0] == "POSIX" and f[3] == str(os.getpid()) and f[4].split(":")[-1] in inodes and f[5:] != ["128", "128"]
+            {" ".join(f) for f in fields if f[0] == "POSIX" and f[3] == str(os.getpid()) and f[4].split(":")[-1] in inodes and f[5:] != ["128", "128"]}
         )

@@ -8,11 +8,15 @@ the library of that module opens by the library itself, as a file that cannot be
 
 import os
 import sys
+import threading
 from urllib.parse import unquote, urlsplit
 
 from . import _plait
 
 _is_watching = False
+
+# Whether the calling thread opens a connection of plait.sqlite3, which tells Python the same as the sqlite3 module does.
+ours = threading.local()
 
 
 def _guard():
@@ -28,7 +32,7 @@ def file_of(name, uri=True):
 
 
 def _watch(event, args):
-    if event != "sqlite3.connect":
+    if event != "sqlite3.connect" or getattr(ours, "is_connecting", False):
         return
     _guard()
     try:
@@ -43,13 +47,18 @@ def _watch(event, args):
             )
 
 
-def refuse_others(name, uri):
-    """Before a database is opened: fails if this process has the file open in another way."""
+def watch():
+    """From now on the other copy is kept off what is open here; also one that comes later."""
     global _is_watching
     if not _is_watching:
         _is_watching = True
         sys.addaudithook(_watch)
     _guard()
+
+
+def refuse_others(name, uri):
+    """Before a database is opened: fails if this process has the file open in another way."""
+    watch()
     path = file_of(name, uri)
     if "\0" not in path and _plait.is_open_elsewhere(os.fsencode(path)):
         raise _plait.Error(

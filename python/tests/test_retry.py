@@ -1,0 +1,119 @@
+"""plait.retry: a transaction that was refused is run again."""
+
+import asyncio
+import os
+
+import plait
+from place import Case
+from plait import sqlite3
+
+
+def refusal(code=517):
+    e = sqlite3.OperationalError("database is locked")
+    e.sqlite_errorcode = code
+    return e
+
+
+class Retry(Case):
+    def failing(self, times, error):
+        """A function that fails so often, and a list of how it began each time."""
+        began = []
+
+        def call():
+            began.append(plait.begin())
+            if len(began) <= times:
+                raise error
+            return "done"
+
+        return call, began
+
+    def test_it_is_run_again_after_a_conflict_and_after_a_wait(self):
+        for error in (refusal(517), refusal(5), plait.Conflict("x"), plait.Busy("x")):
+            call, began = self.failing(2, error)
+            self.assertEqual(plait.retry(call)(), "done")
+            self.assertEqual(began, ["BEGIN CONCURRENT"] * 3)
+
+    def test_the_last_run_waits_its_turn(self):
+        call, began = self.failing(2, refusal())
+        self.assertEqual(plait.retry(attempts=3)(call)(), "done")
+        self.assertEqual(began, ["BEGIN CONCURRENT"] * 2 + ["BEGIN IMMEDIATE"])
+        self.assertEqual(plait.begin(), "BEGIN CONCURRENT")
+
+    def test_the_error_goes_to_the_caller_in_the_end(self):
+        call, began = self.failing(9, refusal())
+        with self.assertRaises(sqlite3.OperationalError):
+            plait.retry(attempts=3)(call)()
+        self.assertEqual(len(began), 3)
+
+    def test_other_errors_go_to_the_caller_at_once(self):
+        for error in (refusal(1), refusal(19), ValueError(), KeyboardInterrupt()):
+            call, began = self.failing(1, error)
+            with self.assertRaises(type(error)):
+                plait.retry(call)()
+            self.assertEqual(len(began), 1)
+
+    def test_what_others_wrap_is_found(self):
+        wrapped = RuntimeError("of another library")
+        wrapped.__cause__ = refusal()
+        self.assertTrue(plait.is_retryable(wrapped))
+        kept = RuntimeError("of another library")
+        kept.orig = refusal()
+        self.assertTrue(plait.is_retryable(kept))
+        self.assertFalse(plait.is_retryable(RuntimeError()))
+
+    def test_within_another_one_the_outer_is_run_again(self):
+        inner, began = self.failing(1, refusal())
+        calls = []
+
+        @plait.retry
+        def outer():
+            calls.append(1)
+            return plait.retry(inner)()
+
+        self.assertEqual(outer(), "done")
+        self.assertEqual((len(calls), len(began)), (2, 2))
+
+    def test_coroutines(self):
+        call, began = self.failing(2, refusal())
+
+        @plait.retry
+        async def run():
+            await asyncio.sleep(0)
+            return call()
+
+        self.assertEqual(asyncio.run(run()), "done")
+        self.assertEqual(len(began), 3)
+
+    def test_a_number_that_makes_no_sense_is_refused(self):
+        for attempts in (0, -1, 1.5, "many"):
+            with self.assertRaises(ValueError):
+                plait.retry(attempts=attempts)
+
+    def test_eight_processes_count_on_one_row(self):
+        db = sqlite3.connect(self.path, isolation_level=None)
+        db.execute("PRAGMA journal_mode=concurrent")
+        db.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, n)")
+        db.execute("INSERT INTO t VALUES (1, 0)")
+        program = """
+            import sys, plait
+            from plait import sqlite3
+            db = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=20)
+
+            @plait.retry
+            def count():
+                db.execute(plait.begin())
+                with db:
+                    (n,) = db.execute("SELECT n FROM t WHERE id = 1").fetchone()
+                    db.execute("UPDATE t SET n = ? WHERE id = 1", (n + 1,))
+                    db.execute("INSERT INTO t(n) VALUES (0)")
+
+            for _ in range(25):
+                count()
+        """
+        processes = [self.python(program, self.path) for _ in range(8)]
+        for process in processes:
+            self.ends_well(process)
+        self.assertEqual(db.execute("SELECT n FROM t WHERE id = 1").fetchone(), (200,))
+        self.assertEqual(db.execute("SELECT count(*) FROM t").fetchone(), (201,))
+        db.close()
+        self.assertEqual(os.listdir(self.folder), ["app.db"])
