@@ -78,7 +78,7 @@ fn a_backup_beside_the_wal_of_the_database_of_before_is_told_and_left_alone() {
                     assert_eq!(looks.code, 1, "{mode}, {how}, {sql}: {looks:?}");
                     assert!(
                         looks.out.contains("belongs to another database file")
-                            || looks.out.contains("was replaced or written over"),
+                            || looks.out.contains("was replaced or overwritten"),
                         "{mode}, {how}, {sql}: {looks:?}"
                     );
                 }

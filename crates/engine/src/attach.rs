@@ -68,7 +68,7 @@ pub fn attach(
     opener: &Arc<dyn BaseOpener>,
     wait: &mut Wait<'_>,
 ) -> Result<Conn> {
-    let mut patience = Patience::of_those_who_expect_no_wait(wait);
+    let mut patience = Patience::with_minimum(wait);
     for looks in 1u32.. {
         // A busy handler called here might use the same database on this thread.
         match caller::unasked(|| registry::try_attach(path, wal_index, opener)) {
@@ -88,8 +88,8 @@ pub fn attach(
 
 fn being_opened_or_closed(path: &Path, waited: Duration) -> Error {
     Error::Busy(format!(
-        "another process opens, recovers or closes {} (waited {} ms); retry, raise the busy timeout, or see whether that \
-         process is stopped",
+        "another process is opening, recovering or closing {} (waited {} ms); retry, raise the \
+         busy timeout, or check whether that process is stopped",
         path.display(),
         waited.as_millis()
     ))
@@ -225,7 +225,7 @@ fn open_locked(path: &Path) -> Result<Option<Arc<LockFile>>> {
     let say = |e: &std::io::Error| {
         Error::io(
             format!(
-                "cannot open shared memory {} (concurrent mode writes beside the database)",
+                "cannot open shared memory {} (concurrent mode keeps files next to the database)",
                 path.display()
             ),
             e,
@@ -235,7 +235,8 @@ fn open_locked(path: &Path) -> Result<Option<Arc<LockFile>>> {
         let file =
             LockFile::open(|| side::open_or_create(path)).map_err(|e| match side::refusal(&e) {
                 Some(why) => Error::CantOpen(format!(
-                    "{} cannot be used as shared memory: {why}; if it is none of yours, remove it",
+                    "{} cannot be used as shared memory: {why}; if none of your programs made it, \
+                     remove it",
                     path.display()
                 )),
                 None => say(&e),

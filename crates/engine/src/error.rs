@@ -74,8 +74,10 @@ pub enum Error {
     Replaced(std::path::PathBuf),
     /// The WAL-index at its path is not the one that the members of the session have.
     #[error(
-        "{}-shm was removed or replaced while processes have the database open, and this connection has found another one than theirs: close \
-         every connection to the database, in all programs, then open it again; never remove that file while one of them runs", .0.display()
+        "{}-shm was removed or replaced while processes have the database open, and this \
+         connection found another file than theirs: close every connection to the database, in \
+         all programs, then open it again; never remove that file while one of them \
+         runs", .0.display()
     )]
     StrangeIndex(std::path::PathBuf),
     /// A stock program, or another connection, has taken the file out of concurrent mode since the
@@ -133,8 +135,10 @@ pub(crate) fn say_system(e: &std::io::Error) -> String {
 fn replaced(path: &std::path::Path) -> String {
     let path = path.display();
     format!(
-        "{path} was replaced or written over while {path}-wal and {path}-plait, which do not go with it, were kept; close every \
-         program that uses it, then put the newest file back, or use this one without them: `plait recover --accept-base {path}` (it asks; --yes answers)"
+        "{path} was replaced or overwritten while {path}-wal and {path}-plait, which belong to \
+         the former file, were kept; close every program that uses it, then put the newest file \
+         back, or use this one without them: `plait recover --accept-base {path}` (it asks; --yes \
+         answers)"
     )
 }
 

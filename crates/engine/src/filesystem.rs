@@ -52,8 +52,9 @@ pub fn refuse_lone_mount(path: &Path) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     match (mount(path), mount(folder.unwrap_or(Path::new(".")))) {
         (Some(file), Some(folder)) if file != folder => Err(Error::CantOpen(format!(
-            "{} is mounted by itself, as a single file, and its folder is another file system or goes with the container: concurrent mode keeps \
-             commits in files beside it, which would be lost; mount the folder",
+            "{} is mounted by itself, as a single file, and its folder is on another file system \
+             or goes with the container: concurrent mode keeps commits in files next to it, which \
+             would be lost; mount the folder instead",
             path.display()
         ))),
         _ => Ok(()),

@@ -1,17 +1,17 @@
 //! Shared-memory, log and transaction engine behind Plait.
 //!
 //! The layers, from the top. None imports from one above it (ARCHITECTURE.md draws them).
-//! - [`attach`]: a process joins a database and leaves it.
-//! - [`txn`]: one connection: snapshot, reads, writes, commit.
-//! - [`mod@commit`]: validation, and the commit.
-//! - [`upkeep`]: from memtables into the base.
-//! - [`database`]: what all connections share.
-//! - [`session`]: the start and end of a session, recovery.
-//! - [`shm`]: the memory that all processes share.
-//! - [`log`] and [`memtable`]: where a commit goes.
-//! - [`sync`]: waiting.
-//! - [`storage`]: files.
-//! - [`ids`]: the types of positions and numbers.
+//! - [`attach`][]: a process joins a database and leaves it.
+//! - [`txn`][]: one connection: snapshot, reads, writes, commit.
+//! - [`mod@commit`][]: validation, and the commit.
+//! - [`upkeep`][]: from memtables into the base.
+//! - [`database`][]: what all connections share.
+//! - [`session`][]: the start and end of a session, recovery.
+//! - [`shm`][]: the memory that all processes share.
+//! - [`log`][] and [`memtable`][]: where a commit goes.
+//! - [`sync`][]: waiting.
+//! - [`storage`][]: files.
+//! - [`ids`][]: the types of positions and numbers.
 //!
 //! No SQLite types: the base is a trait ([`base::Base`]), keys are bytes.
 

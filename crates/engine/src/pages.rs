@@ -200,7 +200,7 @@ impl Header {
     fn decode(b: &[u8; HEADER_BYTES]) -> Result<Header, &'static str> {
         let word = |at: usize| u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
         if b[0..8] != MAGIC {
-            return Err("it is no file of pages, or was not finished");
+            return Err("it is not a file of pages, or was not finished");
         }
         if word(8) != VERSION {
             return Err("it is of another version of the library");
@@ -226,7 +226,7 @@ impl Header {
         let Changed { page_bytes, page_count, count, .. } = header.changed;
         let is_size = page_bytes.is_power_of_two() && PAGE_BYTES.contains(&page_bytes);
         if !is_size || count == 0 || count > page_count {
-            return Err("its head states what cannot be");
+            return Err("its head states impossible values");
         }
         Ok(header)
     }
@@ -254,7 +254,7 @@ pub(crate) fn open(base: &Path, id: &PagesId, salt: u32, generation: Generation)
         Err(e) => return Err(refused(&path, &e).unwrap_or_else(|| failed("open", &path, &e))),
     };
     let corrupt =
-        |why: &str| Error::Corrupt(unusable(base, &path, &format!("is of no use: {why}")));
+        |why: &str| Error::Corrupt(unusable(base, &path, &format!("cannot be used: {why}")));
     let mut head = [0; HEADER_BYTES];
     match file.read_exact_at(&mut head, 0) {
         Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
@@ -266,7 +266,7 @@ pub(crate) fn open(base: &Path, id: &PagesId, salt: u32, generation: Generation)
     let is_meant =
         id_of(&head) == *id && header.place.salt == salt && header.place.generation == generation;
     if !is_meant {
-        let text = "is of another transaction than the one that the log ends with";
+        let text = "belongs to another transaction than the last one of the log";
         return Err(Error::CantOpen(unusable(base, &path, text)));
     }
     let pages = Pages { file, path: path.clone(), header };
@@ -290,14 +290,15 @@ pub(crate) fn open(base: &Path, id: &PagesId, salt: u32, generation: Generation)
         return Err(corrupt("its checksum does not match"));
     }
     if !is_sound {
-        return Err(corrupt("it names pages that cannot be"));
+        return Err(corrupt("it names impossible pages"));
     }
     Ok(pages)
 }
 
 fn unusable(base: &Path, path: &Path, text: &str) -> String {
     format!(
-        "{} {text}; put back the file that stood there, or give that transaction up: `plait recover --accept-base {}` (it asks; --yes answers)",
+        "{} {text}; put the file back that was there, or give that transaction up: `plait recover \
+         --accept-base {}` (it asks; --yes answers)",
         path.display(),
         base.display()
     )

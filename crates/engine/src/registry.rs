@@ -125,7 +125,7 @@ fn refuse_second_name(first: &Path, second: &Path) -> Result<()> {
         return Ok(());
     }
     Err(Error::CantOpen(format!(
-        "{} is open under another name, {}: use it under that one",
+        "{} is open under another name, {}; open it by that name",
         second.display(),
         first.display()
     )))

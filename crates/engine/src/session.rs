@@ -231,8 +231,9 @@ fn continues(region: &Region, base: &mut dyn Base, header: &BaseHeader) -> Resul
     let is_older = header.generation.get() < c.base_generation.load(Relaxed);
     if same && (is_older || restore::has_unmerged(region, header.generation)) {
         return Err(Error::CantOpen(
-            "the database file is an older state of itself: it, or its -wal, was removed, emptied or replaced while its last commits \
-             were there or in the -plait and -plait-shm files; put back the newest file and its -wal, or accept the older state with \
+            "the database file is an older state of itself: the file or its -wal was removed, \
+             emptied or replaced while it, or the -plait and -plait-shm files, held its last \
+             commits; put back the newest file and its -wal, or accept the older state with \
              `plait recover --accept-base` (it asks; --yes answers)"
                 .into(),
         ));
@@ -278,9 +279,11 @@ fn bring_to_rest(
             })?;
             if newer > 0 {
                 return Err(Error::CantOpen(format!(
-                    "{} holds {newer} commits that are not in the database, which is an older copy of itself, from behind a checkpoint, or \
-                     was unfenced by another program; put back the newest database file and its -wal, or accept this one as it is with \
-                     `plait recover --accept-base {}` (it asks; --yes answers)",
+                    "{} holds {newer} commits that are not in the database file: the file is an \
+                     older copy of itself, from before a checkpoint, or another program has \
+                     changed its journal mode; put back the newest database file and its -wal, or \
+                     accept this one as it is with `plait recover --accept-base {}` (it asks; \
+                     --yes answers)",
                     log.display(),
                     path.display()
                 )));
@@ -337,8 +340,8 @@ pub(crate) fn claim_log(path: &Path, exclusive: bool) -> Result<Option<LockFile>
         return Ok(Some(file));
     }
     Err(Error::CantOpen(format!(
-        "{} is in use, but its shared memory file is not: it was removed or replaced while processes have the database \
-         open; close them, then open the database again",
+        "{} is in use, but its shared memory file is not: that file was removed or replaced while \
+         processes have the database open; close them, then open the database again",
         log.display()
     )))
 }
@@ -364,8 +367,8 @@ pub fn refuse_used_log(path: &Path) -> Result<()> {
         return Ok(());
     }
     Err(Error::CantOpen(format!(
-        "{} is in use by processes that still have the database file open which stood here before it was deleted or \
-         replaced; leave the log alone, close those processes, then try again",
+        "{} is in use by processes that still have the former database file open, which was \
+         deleted or replaced; leave the log alone, close those processes, then try again",
         log.display()
     )))
 }
@@ -374,8 +377,9 @@ fn say_missing(path: &Path, log: &Path, salt: u32) -> Error {
     let (log, path_shown) = (log.display(), path.display());
     if let Some(aside) = aside::of_salt(path, salt) {
         return Error::CantOpen(format!(
-            "{log} is missing: it was put aside as {} when another file stood here, and holds commits that are not in the database file \
-             yet; give it its name back, and what was put aside with it, or accept the database as it is with `plait recover \
+            "{log} is missing: it was renamed to {} when another database file was found here, \
+             and holds commits that are not in the database file yet; rename it back, with the \
+             files that were renamed with it, or accept the database as it is with `plait recover \
              --accept-base {path_shown}` (it asks; --yes answers)",
             aside.display()
         ));
@@ -737,7 +741,8 @@ pub fn refuse_place(path: &Path) -> Result<()> {
     crate::filesystem::refuse_lone_mount(path)?;
     if path.file_name().is_some_and(|name| name.len() > NAME_BYTES_MAX) {
         return Err(Error::CantOpen(format!(
-            "the name of {} has more than {NAME_BYTES_MAX} bytes: those of the files beside it would be too long",
+            "the name of {} has more than {NAME_BYTES_MAX} bytes: the names of the files next to \
+             it would be too long",
             path.display()
         )));
     }

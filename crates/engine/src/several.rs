@@ -147,7 +147,8 @@ pub(crate) fn check_visible(super_journal: &Path) -> Result<()> {
         return Ok(());
     }
     Err(Error::CantOpen(format!(
-        "{} does not stand where the VFS has made it: a transaction over several files needs a VFS that leaves names as they are",
+        "{} is not where the VFS has created it: a transaction over several files needs a VFS \
+         that leaves names as they are",
         super_journal.display()
     )))
 }
@@ -190,9 +191,10 @@ fn is_absence(e: &IoError) -> bool {
 
 fn unknown(base: &Path, super_journal: &Path, database: &Path) -> Error {
     Error::CantOpen(format!(
-        "the last transaction in the log of {} has changed several database files, and whether it was committed is told by the \
-         super-journal {}; neither that nor {} is there: put the files back to where they were beside each other, or, to \
-         drop that transaction from this file, create an empty file with the name of the super-journal",
+        "the last transaction in the log of {} has changed several database files, and the \
+         super-journal {} says whether it was committed; neither that nor {} is there: put the \
+         files back where they were next to each other, or, to drop that transaction from this \
+         file, create an empty file with the name of the super-journal",
         base.display(),
         super_journal.display(),
         database.display()
@@ -294,7 +296,7 @@ fn remove_unnamed(super_journal: &Path, own: &Path) {
         let path = Path::new(OsStr::from_bytes(name));
         if path == own {
             lists_own = true;
-        } else if !has_let_go(path, super_journal) {
+        } else if !no_longer_names(path, super_journal) {
             return;
         }
     }
@@ -304,7 +306,7 @@ fn remove_unnamed(super_journal: &Path, own: &Path) {
 }
 
 /// True if the journal or reference at `path` is known not to name the super-journal.
-fn has_let_go(path: &Path, super_journal: &Path) -> bool {
+fn no_longer_names(path: &Path, super_journal: &Path) -> bool {
     match side::open(path, false) {
         Ok(file) => named_by(&file).is_none_or(|named| named != super_journal),
         // If the database is not there by this name, nothing is known of its reference.

@@ -84,7 +84,7 @@ impl Left {
         let path = self.path();
         let before = std::fs::read(shm_path(&path)).unwrap();
         let error = Client::try_open(&path).err().unwrap_or_else(|| panic!("{what}: it opens"));
-        assert!(error.to_string().contains("put it away"), "{what}: {error}");
+        assert!(error.to_string().contains("move it away"), "{what}: {error}");
         assert_eq!(std::fs::read(shm_path(&path)).unwrap(), before, "{what}: it was changed");
         std::fs::remove_file(shm_path(&path)).unwrap();
         self.opens(what);
@@ -161,7 +161,7 @@ fn a_foreign_head_of_shared_memory_is_never_taken_for_a_session() {
     }
     let mut rng = StdRng::seed_from_u64(11);
     for round in 0..rounds {
-        let is_strange = left.put(|head, len| {
+        let has_other_wal_index = left.put(|head, len| {
             let (_, bytes) = &corpus[rng.random_range(0..corpus.len())];
             if rng.random_bool(0.3) {
                 let n = bytes.len().min(HEADER_BYTES);
@@ -176,7 +176,7 @@ fn a_foreign_head_of_shared_memory_is_never_taken_for_a_session() {
             }
         });
         let what = format!("round {round}");
-        if is_strange {
+        if has_other_wal_index {
             left.is_refused_until_it_is_put_away(&what);
         } else {
             left.opens(&what);

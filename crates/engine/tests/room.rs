@@ -262,7 +262,10 @@ fn calls_of_those_without_room(threads: bool) -> Vec<Call> {
     let control = &layout(&map).control;
     assert_eq!(control.work_due_ns.load(Relaxed), 0, "nobody merges any more");
     assert!(control.merge_ns_per_kib.load(Relaxed) > 0, "what a merge takes is known");
-    assert_eq!((control.unbrought_kib.load(Relaxed), control.checkpoints_ns.load(Relaxed)), (0, 0));
+    assert_eq!(
+        (control.uncheckpointed_kib.load(Relaxed), control.checkpoints_ns.load(Relaxed)),
+        (0, 0)
+    );
     calls
 }
 

@@ -245,8 +245,8 @@ SQLITE_PRIVATE int sqlite3BtreeSetPagerFlags(Btree *p, unsigned pgFlags){
 
 /* A transaction that read alone wants to write, and somebody has committed since. */
 static int plNoLongerAlone(Btree *p, int rc){
-  return plStash(p, rc, sqlite3_mprintf("database is locked: this transaction began to read while its connection was alone, and "
-      "another one has begun to write since; ROLLBACK and retry"));
+  return plStash(p, rc, sqlite3_mprintf("database is locked: this transaction began to read while "
+      "no other connection was open, and another one has written since; ROLLBACK and retry"));
 }
 
 /* From its next transaction on the handle is a member of the session; from now on, if none is open. */

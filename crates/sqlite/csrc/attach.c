@@ -171,8 +171,9 @@ static int plAttach(Btree *p){
   rc = plRefuseMoved(p);
   if( rc ) return rc;
   if( zWhy ){
-    return plStash(p, SQLITE_CANTOPEN, sqlite3_mprintf("cannot open %s: it holds commits beside its file, and %s; "
-        "close it everywhere first (after a crash: plait recover), or open it without that", plDbName(p), zWhy));
+    return plStash(p, SQLITE_CANTOPEN, sqlite3_mprintf("cannot open %s: its newest commits are in "
+        "files next to it, and %s; close it everywhere first (after a crash: plait recover), or "
+        "open it without that", plDbName(p), zWhy));
   }
   pPl->bReadonly = (u8)plReadsOnly(p);
   if( !pPl->bReadonly ){
@@ -190,9 +191,11 @@ static int plAttach(Btree *p){
     int eWhat = rc & 0xff;
     pPl->pConn = 0;
     if( pPl->bReadonly && (eWhat==SQLITE_IOERR || eWhat==SQLITE_READONLY || eWhat==SQLITE_CANTOPEN) ){
-      rc = plStash(p, SQLITE_CANTOPEN, sqlite3_mprintf("%s; there are commits beside the file, and who reads them has to say so in %s-plait-shm, or "
-          "their memory would be used again meanwhile: let this user write that file, which has the group and the permissions of the database (a group of "
-          "both users, chmod g+w), or close the database everywhere first (after a crash: plait recover)", zWhat, sqlite3PagerFilename(pPager, 0)));
+      rc = plStash(p, SQLITE_CANTOPEN, sqlite3_mprintf("%s; the newest commits are in files next "
+          "to the database, and a reader of them has to register in %s-plait-shm: let this user "
+          "write that file, which has the group and the permissions of the database (use a group "
+          "of both users and chmod g+w), or close the database everywhere first (after a crash: "
+          "plait recover)", zWhat, sqlite3PagerFilename(pPager, 0)));
     }else{
       const char *zChanged = eWhat==SQLITE_IOERR || eWhat==SQLITE_READONLY || eWhat==SQLITE_CANTOPEN ? plSelfChanged(pPl) : "";
       plStash(p, rc, sqlite3_mprintf("%s%s%s", rc==SQLITE_BUSY ? "database is locked: " : "", zWhat, zChanged));
@@ -261,7 +264,8 @@ static SQLITE_NOINLINE PL_COLD int plBeginForItself(Btree *p, int wrflag, int *p
     plBaseEnd(p);
   }while( sqlite3InvokeBusyHandler(&p->db->busyHandler) );
   plForgetWal(p);
-  return plStash(p, SQLITE_BUSY, sqlite3_mprintf("database is locked: others work in it, and locking_mode=exclusive wants it for this connection alone"));
+  return plStash(p, SQLITE_BUSY, sqlite3_mprintf("database is locked: other connections use it, "
+      "and locking_mode=exclusive needs it for this connection alone"));
 }
 
 #define PL_ATTACH_TRIES 10         /* marks that come and go while one is being joined */

@@ -103,7 +103,7 @@ static int plBeginEarly(Btree *p){
     return SQLITE_OK;
   }
   if( pPl->pConn==0 ) return rc;
-  pl_note_first(pPl->pConn, db->iPlFirst, PL_FIRST_IN_VAIN);
+  pl_note_first(pPl->pConn, db->iPlFirst, PL_FIRST_NO_RIGHT);
   if( rc==SQLITE_INTERRUPT ) return rc;
   plStashClear(p);
   return SQLITE_DONE;

@@ -90,7 +90,7 @@ static int plExclusivePhaseOne(Btree *p, const char *zSuperJrnl);
 static int plExclusivePhaseTwo(Btree *p, int bCleanup);
 static int plExclusiveRollback(Btree *p, int tripCode, int writeOnly);
 static void plEndWriters(sqlite3 *db);
-static int plSayTorn(Vdbe *v, int rc);
+static int plErrorTorn(Vdbe *v, int rc);
 static int plIsTorn(sqlite3 *db, u32 nTear);
 static int plWholeJournal(Btree *p);
 

@@ -298,7 +298,8 @@ static void plMapLetGo(sqlite3 *db);
 /* sqlite3.bPlCommitting */
 #define PL_UNDERWAY 1    /* a COMMIT is under way */
 #define PL_LOST     2    /* it was rolled back in its middle */
-#define PL_IN_COMMIT "this connection is in the middle of a COMMIT: a busy handler or a hook may read on it, and do nothing else; use another connection"
+#define PL_IN_COMMIT "this connection is in the middle of a COMMIT: a busy handler or a hook may " \
+    "only read on it; use another connection"
 
 /* Records that the engine has refused something to the statement that runs (whole.c). */
 static SQLITE_INLINE void plRefused(sqlite3 *db, int rc){

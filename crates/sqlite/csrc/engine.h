@@ -266,7 +266,7 @@ int  pl_begins_early(PlConn *, uint64_t iFirst);
 #define PL_FIRST_PASSED  0
 /* Began to write and was refused for what it had read. */
 #define PL_FIRST_REFUSED 1
-#define PL_FIRST_IN_VAIN 2    /* did not get the right early */
+#define PL_FIRST_NO_RIGHT 2    /* did not get the right early */
 /* Is about to change the schema, and others that begin alike would be refused. */
 #define PL_FIRST_CHANGES 3
 void pl_note_first(PlConn *, uint64_t iFirst, int what);

@@ -288,7 +288,8 @@ enum { PLR_NOBODY, PLR_HAS_FILE, PLR_HAD_FILE };
 
 static char *plSayRival(int eRival, const char *zPath){
   return sqlite3_mprintf(eRival==PLR_HAS_FILE
-      ? "another program has %s for itself (locking_mode=EXCLUSIVE): the locks of this process were dropped, as something else in it opened and closed the file"
+      ? "another program has locked %s for itself (locking_mode=EXCLUSIVE): this process lost its "
+          "locks when other code in it opened and closed the file"
       : "%s-wal was removed by another program: the database file has everything that was committed; close every connection to it, in all programs, then open it "
         "again", zPath);
 }
@@ -432,8 +433,9 @@ static int plRefuseUnlocked(Btree *p){
   plBaseEnd(p);
   plForgetWal(p);
   p->bPlLooked = 0;
-  return plStash(p, SQLITE_IOERR_LOCK, sqlite3_mprintf("the locks of this process on %s were dropped, as its files were opened and closed by something else "
-      "in it, a second copy of SQLite perhaps; this transaction did nothing, try again; let one copy of SQLite alone use the file",
+  return plStash(p, SQLITE_IOERR_LOCK, sqlite3_mprintf("this process lost its locks on %s when "
+      "other code in it, perhaps a second copy of SQLite, opened and closed the file; this "
+      "transaction did nothing: retry it, and let only one copy of SQLite use the file",
       sqlite3PagerFilename(p->pBt->pPager, 0)));
 }
 
@@ -454,8 +456,10 @@ static int plIndexStrange(Pager *pPager, const PlMarks *pMarks){
   return rc==SQLITE_BUSY ? SQLITE_CANTOPEN : rc;
 }
 static char *plSayStrange(Pager *pPager){
-  return sqlite3_mprintf("%s-shm was removed or replaced while processes have the database open, and this connection has found another one than "
-      "theirs: close every connection to the database, in all programs, then open it again; never remove that file while one of them runs",
+  return sqlite3_mprintf("%s-shm was removed or replaced while processes have the database open, "
+      "and this connection found another file than theirs: close every connection to the "
+      "database, in all programs, then open it again; never remove that file while one of them "
+      "runs",
       sqlite3PagerFilename(pPager, 0));
 }
 
@@ -612,7 +616,8 @@ static int plRefuseMoved(Btree *p){
   if( sqlite3OsFileControl(pPager->fd, SQLITE_FCNTL_HAS_MOVED, &bMoved)!=SQLITE_OK || !bMoved ) return SQLITE_OK;
   if( !plSeesNames(pPl, sqlite3PagerFilename(pPager, 0)) ) return SQLITE_OK;
   pPl->bAway = 1;
-  return plStash(p, SQLITE_READONLY_DBMOVED, sqlite3_mprintf("%s was removed, or another file was put in its place, while this "
-      "connection has it open: what it holds can be read here, and copied with VACUUM INTO, until it is closed; put the file "
-      "back under its name to go on", sqlite3PagerFilename(pPager, 0)));
+  return plStash(p, SQLITE_READONLY_DBMOVED, sqlite3_mprintf("%s was removed, or another file was "
+      "put in its place, while this connection has it open: its contents can be read here, and "
+      "copied with VACUUM INTO, until this connection is closed; put the file back under its name "
+      "to go on", sqlite3PagerFilename(pPager, 0)));
 }

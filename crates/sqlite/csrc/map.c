@@ -362,8 +362,9 @@ static void plOpClear(PlOp *pOp){
 static int plMapMisuse(plait_map *m){
   if( m ){
     sqlite3_mutex_enter(m->db->mutex);
-    sqlite3ErrorWithMsg(m->db, SQLITE_MISUSE, "bad argument: a key is not NULL, a number not NaN, a size not negative, a pointer not"
-                        " NULL where something is behind it; kinds and flags are those of plait.h");
+    sqlite3ErrorWithMsg(m->db, SQLITE_MISUSE, "bad argument: a key is not NULL, a number not NaN, "
+        "a size not negative, a pointer not NULL where data is expected; kinds and flags are "
+        "those of plait.h");
     sqlite3_mutex_leave(m->db->mutex);
   }
   return SQLITE_MISUSE_BKPT;

@@ -54,8 +54,9 @@ static const char *plSelfChanged(const PlBtree *pPl){
   PlSelf now;
   plNoteSelf(&now);
   if( memcmp(&now, &pPl->self, sizeof(now))==0 ) return "";
-  return "; this process has changed its user or its root directory since it has opened the database, where it worked alone: "
-      "start it with PLAIT_JOIN=always in its environment, so that what it needs is open by then";
+  return "; this process has changed its user or its root directory since it opened the database, "
+      "when no other process used it: start it with PLAIT_JOIN=always in its environment, so that "
+      "it opens all files at once";
 }
 
 static int plStash(Btree *p, int rc, char *zText);
@@ -97,8 +98,8 @@ static int plStash(Btree *p, int rc, char *zText){
 
 /* BUSY in a transaction that is broken (plBreak()): it must not be repeated. */
 static int plSayBroken(Btree *p){
-  return plStash(p, SQLITE_BUSY_SNAPSHOT, sqlite3_mprintf("database is locked: the transaction could not go on from a newer state of the "
-      "file, which somebody else has locked; ROLLBACK and retry"));
+  return plStash(p, SQLITE_BUSY_SNAPSHOT, sqlite3_mprintf("database is locked: the transaction "
+      "needed a newer state of the file, which another process has locked; ROLLBACK and retry"));
 }
 
 /* Returns the index of the schema that a handle is open as: "main", or the name in ATTACH. */
@@ -178,11 +179,13 @@ static char *plConflictText(Btree *p, const PlConflict *pC){
   }else if( pC->isSchema & 1 ){
     sqlite3_str_appendall(pOut, "conflict on the whole database");
     plAttachedAs(pOut, p);
-    sqlite3_str_appendall(pOut, ": the schema or a large part of it was changed, or a connection that was not in the session yet has written it,");
+    sqlite3_str_appendall(pOut, ": the schema or a large part of it was changed, or a connection "
+        "that was alone until then has written it,");
   }else if( pC->isSchema & 2 ){
     sqlite3_str_appendall(pOut, "conflict on the whole database");
     plAttachedAs(pOut, p);
-    sqlite3_str_appendall(pOut, ": too much was committed to tell whether this concerns it,");
+    sqlite3_str_appendall(pOut, ": too much was committed to tell whether it concerns this "
+        "transaction,");
   }else{
     sqlite3_str_appendall(pOut, "conflict on ");
     plRootName(pOut, p, pC->iRoot, &bRowid);

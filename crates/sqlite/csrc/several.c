@@ -66,7 +66,8 @@ static const char *plCannotTakePart(Btree *p){
     case PAGER_JOURNALMODE_PERSIST:
     case PAGER_JOURNALMODE_TRUNCATE: return 0;
     case PAGER_JOURNALMODE_WAL:
-      if( plChangesConcurrent(p) ) return "its changes were begun before the other file was attached; roll back and begin again";
+      if( plChangesConcurrent(p) ) return "its changes began before the other file was attached; "
+          "roll back and begin again";
       return "it is in WAL mode; switch it to journal_mode=concurrent or delete";
     default: return "its journal is not on disk; switch it to journal_mode=concurrent or delete";
   }
@@ -90,8 +91,9 @@ static int plEachByItself(sqlite3 *db){
 /* pWhich keeps the two files from being changed in one transaction. */
 static int plRefusePair(Btree *p, Btree *pOther, Btree *pWhich, const char *zWhy){
   return plStash(p, SQLITE_ERROR, sqlite3_mprintf(
-      "cannot change \"%s\" in a transaction that has changed \"%s\": with journal_mode=concurrent a commit over both would not "
-      "be atomic, because of \"%s\": %s; else use a transaction for each", plDbName(p), plDbName(pOther), plDbName(pWhich), zWhy));
+      "cannot change \"%s\" in a transaction that has changed \"%s\": with "
+      "journal_mode=concurrent a commit over both would not be atomic, because of \"%s\": %s; or "
+      "use one transaction for each file", plDbName(p), plDbName(pOther), plDbName(pWhich), zWhy));
 }
 
 /* Called before p is changed. Fails if the transaction has already changed another file, one of the
@@ -376,7 +378,7 @@ static int plCommitEnded(sqlite3 *db, Vdbe *v, int rc){
     if( !pPl->bPrepared ) pPl->bPart = 0;
     if( pPl->rcBroken && (rc & 0xff)==SQLITE_BUSY && rc!=SQLITE_BUSY_SNAPSHOT ) rc = plSayBroken(p);
   }
-  if( rc && plIsTorn(db, 0) ) return plSayTorn(v, v->rc);
+  if( rc && plIsTorn(db, 0) ) return plErrorTorn(v, v->rc);
   /* OP_AutoCommit and OP_Savepoint get SQLITE_BUSY from sqlite3VdbeHalt(), and read the full
   ** code here. */
   if( (rc & 0xff)==SQLITE_BUSY && v->readOnly ) v->rc = rc;

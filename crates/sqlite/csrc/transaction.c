@@ -140,7 +140,7 @@ static void plReadOn(Btree *p, int rc){
   if( rc==SQLITE_OK ) rc = plLetMove(pPl);
   for(pX=pPl->pCsr; pX && rc==SQLITE_OK; pX=pX->pNext) rc = plRdCoarse(pPl, pX->pOut->pgnoRoot);
   if( rc==SQLITE_OK ) return;
-  sqlite3_log(rc, "plait: statements that were reading %s beside the end of a transaction fail",
+  sqlite3_log(rc, "plait: statements that were reading %s when a transaction ended fail",
               sqlite3PagerFilename(p->pBt->pPager, 0));
   (void)plTripAll(pPl, rc, 0);
   pPl->rcBroken = rc;
@@ -185,7 +185,8 @@ static int plBeginRead(Btree *p, int forWrite, int *pSchemaVersion, const PlWait
       /* No process leaves the mode while a member is in the session: the file was written over. */
       plBaseEnd(p);
       return plStash(p, SQLITE_BUSY_SNAPSHOT, sqlite3_mprintf(
-          "the database file has lost its mark of concurrent mode while it was in use; ROLLBACK, and put the file back that was there"));
+          "the database file was overwritten while it was in use (its mark of concurrent mode is "
+          "gone); ROLLBACK, and put the file back that was there"));
     }
     if( !h.marked ){
       /* Another connection switched the mode off: go on as stock SQLite. */

@@ -296,10 +296,10 @@ static void plTakeBack(Vdbe *v){
 }
 
 /* Nothing torn is committed: returns the code, and sets its text. */
-static SQLITE_NOINLINE int plSayTorn(Vdbe *v, int rc){
+static SQLITE_NOINLINE int plErrorTorn(Vdbe *v, int rc){
   const char *zWhy = v->zErrMsg ? v->zErrMsg : plErrStr(v->db, rc ? rc : v->db->rcPlRefused);
-  char *z = sqlite3_mprintf("a statement failed (%s) and what it had done could not be taken back by itself; the transaction was rolled back; "
-      "begin it again", zWhy);
+  char *z = sqlite3_mprintf("a statement failed (%s) and its changes alone could not be undone, "
+      "so the whole transaction was rolled back; begin it again", zWhy);
   sqlite3VdbeError(v, "%s", z ? z : sqlite3ErrStr(SQLITE_ABORT_ROLLBACK));
   sqlite3_free(z);
   return v->rc = SQLITE_ABORT_ROLLBACK;
@@ -334,11 +334,11 @@ static int plWholeEnds(Vdbe *v, int eOp){
   db->nPlTaken = 0;
   /* The engine has refused what a virtual table, which remembers, writes at the end of
   ** a journal. */
-  if( (rc & 0xff)==SQLITE_BUSY && db->nPlRefused!=nRefused ) return plSayTorn(v, rc);
+  if( (rc & 0xff)==SQLITE_BUSY && db->nPlRefused!=nRefused ) return plErrorTorn(v, rc);
   if( !bWrites && !plIsTorn(db, 0) ) return rc;
   if( rcClose==SQLITE_OK ) rcClose = plWholeClose(v);
   if( rc==SQLITE_OK ) rc = rcClose;
-  return rc==SQLITE_OK && bOutermost && plIsTorn(db, 0) ? plSayTorn(v, v->rc) : rc;
+  return rc==SQLITE_OK && bOutermost && plIsTorn(db, 0) ? plErrorTorn(v, v->rc) : rc;
 }
 
 /* WHOLE-4: a ROLLBACK, or a ROLLBACK TO, in the middle of statements. */

@@ -30,7 +30,7 @@ const BY_ROWS: &str = "BEGIN IMMEDIATE; REPLACE INTO ballast VALUES(1, zeroblob(
 /// One that changes a value of the header.
 const BY_HEADER: &str = "BEGIN IMMEDIATE; PRAGMA application_id=7";
 /// In the text of an error that leaves open whether a transaction is committed.
-const UNDECIDED: &str = "look before it is repeated";
+const UNDECIDED: &str = "look before you repeat it";
 /// In the text that refuses a commit over files of which one is in WAL mode.
 const NOT_ATOMIC: &str = "a commit over both would not be atomic";
 /// How long a limit of the process may last, and how often is looked whether it has ended.

@@ -364,7 +364,7 @@ fn what_a_full_text_index_remembers_of_a_refused_statement_goes_with_the_transac
     connection.execute("INSERT INTO words VALUES('one')").expect("a word");
     let refused = connection.execute("INSERT INTO words VALUES(hex(zeroblob(500000)))");
     let error = is_refused(refused, ABORT_ROLLBACK, "a long word");
-    assert!(error.message.contains("the transaction was rolled back"), "{error}");
+    assert!(error.message.contains("the whole transaction was rolled back"), "{error}");
     assert!(connection.autocommit());
     other.execute("COMMIT").expect("a commit");
     connection.execute("INSERT INTO words(words) VALUES('integrity-check')").expect("it is sound");
@@ -435,7 +435,7 @@ fn a_full_text_index_that_cannot_be_written_at_commit_takes_the_transaction_back
         if error.extended == BUSY {
             connection.execute("COMMIT").expect("BUSY may be repeated");
         } else {
-            assert!(error.message.contains("the transaction was rolled back"), "{error}");
+            assert!(error.message.contains("the whole transaction was rolled back"), "{error}");
             assert!(connection.autocommit());
         }
     }

@@ -252,7 +252,8 @@ fn what_cannot_be_made_atomic_is_refused_before_the_second_file_is_changed() {
             let error = connection.execute(sql[1]).expect_err("the second");
             assert_eq!(error.code, 1, "{error}");
             assert!(
-                error.message.contains(why) && error.message.contains("a transaction for each"),
+                error.message.contains(why)
+                    && error.message.contains("use one transaction for each file"),
                 "{error}"
             );
             // The transaction goes on with what it had.
@@ -286,7 +287,10 @@ fn whatever_is_refused_leaves_the_transaction_with_what_it_had() {
             connection.execute("BEGIN; INSERT INTO main.t(v) VALUES('m')").expect("the first");
             let error = connection.execute(sql).expect_err(sql);
             assert_eq!(error.code, 1, "{mode}, {sql}: {error}");
-            assert!(error.message.contains("a transaction for each"), "{mode}, {sql}: {error}");
+            assert!(
+                error.message.contains("use one transaction for each file"),
+                "{mode}, {sql}: {error}"
+            );
             for sql in ["INSERT INTO main.t(v) VALUES('n')", "COMMIT"] {
                 connection.execute(sql).unwrap_or_else(|error| panic!("{mode}, {sql}: {error}"));
             }

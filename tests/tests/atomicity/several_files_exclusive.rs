@@ -533,9 +533,9 @@ const BOTH: &str =
 fn is_refused(actor: &mut Actor, sql: &str, database: &Path) {
     let error = actor.fails(sql, IOERR);
     for part in [
-        "a committed transaction over several files could not be brought into",
+        "a transaction over several files is committed but could not be completed in",
         &database.display().to_string(),
-        "is not to be seen by half",
+        "could see half of it",
         "use the file again",
     ] {
         assert!(error.message.contains(part), "{sql}: {error}");

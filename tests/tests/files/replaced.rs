@@ -192,7 +192,7 @@ fn a_backup_copied_over_a_live_database_stops_its_members_and_newcomers_until_it
                 ["SELECT count(*) FROM t", "INSERT INTO t(val) VALUES('lost')", "DELETE FROM t"]
             {
                 let error = writer.fails(sql, CANTOPEN);
-                assert!(error.message.contains("written over"), "{what}, {sql}: {error}");
+                assert!(error.message.contains("overwritten"), "{what}, {sql}: {error}");
             }
             writer.close().expect("it closes");
             assert!(fixture.side_file("-plait").exists(), "{what}: what was acknowledged stays");
@@ -267,7 +267,7 @@ fn a_checkpoint_that_was_waiting_for_a_sync_writes_nothing_into_a_file_that_was_
                 let error = writer.finish().error;
                 let error = error.unwrap_or_else(|| panic!("{what}: {sql} succeeds"));
                 assert_eq!(error.code, CANTOPEN, "{what}: {error}");
-                assert!(error.message.contains("written over"), "{what}: {error}");
+                assert!(error.message.contains("overwritten"), "{what}: {error}");
                 let _ = writer.close();
                 let now = std::fs::read(&database).expect("the backup");
                 assert!(now == backup, "{what}: it was written into");
@@ -361,7 +361,7 @@ fn a_member_tells_its_file_from_an_older_state_whatever_has_become_of_the_wal_me
             assert_eq!(marks, i64::from(2 + 23 + after), "{case}");
             std::fs::write(&database, &old).expect("copied over it");
             let error = writer.fails("PRAGMA user_version=7", CANTOPEN);
-            assert!(error.message.contains("written over"), "{case}: {error}");
+            assert!(error.message.contains("overwritten"), "{case}: {error}");
             std::fs::write(&database, &newest).expect("put right");
             exclusive(&mut writer, 1);
         }

@@ -231,7 +231,7 @@ fn what_holds_something_else_is_neither_written_over_nor_removed() {
             for error in &refused {
                 assert_eq!(error.code, CANTOPEN, "{suffix}: {error}");
                 assert!(error.message.contains(suffix), "{error}");
-                assert!(error.message.contains("put it away"), "{error}");
+                assert!(error.message.contains("move it away"), "{error}");
             }
             // A recovery makes no log before the first commit after it.
             assert!(!refused.is_empty(), "{suffix} is needed by some of them");

@@ -617,7 +617,7 @@ fn what_was_read_alone_is_not_changed_with_a_file_that_is_attached_later() {
         assert!(!has_session(&fixture), "it is alone");
         let error = lone.execute("INSERT INTO other.o VALUES(1)").expect_err("not in one commit");
         assert_eq!(error.code, 1, "{mode}: {error}");
-        let words = "begun before the other file was attached; roll back and begin again";
+        let words = "began before the other file was attached; roll back and begin again";
         assert!(error.message.contains(words), "{mode}: {error}");
         lone.execute("COMMIT").expect("it ends");
         drop(reading);
@@ -645,7 +645,7 @@ fn what_was_begun_alone_is_not_joined_by_a_file_that_is_attached_later_and_says_
         lone.execute(&format!("ATTACH '{}' AS other", other.display())).expect("attached");
         let error = lone.execute("INSERT INTO other.o VALUES(1)").expect_err("not in one commit");
         assert_eq!(error.code, 1, "{error}");
-        let words = "begun before the other file was attached; roll back and begin again";
+        let words = "began before the other file was attached; roll back and begin again";
         assert!(error.message.contains(words), "{error}");
         assert!(!lone.autocommit(), "the transaction is as it was");
         lone.execute("INSERT INTO t(val) VALUES('more')").expect("and goes on in its file");

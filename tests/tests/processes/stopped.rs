@@ -232,7 +232,7 @@ fn who_comes_while_the_mode_is_left_waits_for_it() {
                 Actor::start(Place::Processes, "other", &fixture.subject, &fixture.database());
             other.busy_timeout(Duration::from_millis(100));
             let error = other.fails("SELECT * FROM t", BUSY);
-            assert!(error.message.contains("another process opens"), "{point}: {error}");
+            assert!(error.message.contains("another process is opening"), "{point}: {error}");
             other.busy_timeout(Duration::from_secs(40));
             other.send("SELECT count(*) FROM t");
             assert!(other.still_waits_after(Duration::from_millis(100)), "{point}");

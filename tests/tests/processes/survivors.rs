@@ -276,7 +276,7 @@ fn a_process_with_a_small_file_size_limit_stops_nobody() {
     assert_eq!(other.integer("SELECT count(*) FROM t"), Ok(2));
     // Met at the sync: the commit is there, and on disk with the next that another process makes or reads.
     let error = early.run("INSERT INTO t(n) VALUES(0)").error.expect("it cannot write the log");
-    assert!(error.message.contains("look before it is repeated"), "{error}");
+    assert!(error.message.contains("look before you repeat it"), "{error}");
     // Who cannot bring it to disk does not see an older state, in which it is missing.
     let error = early.run("SELECT count(*) FROM t").error.expect("it cannot write the log");
     assert_eq!(error.code, IOERR, "{error}");

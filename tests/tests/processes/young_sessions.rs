@@ -27,7 +27,7 @@ fn who_has_read_before_the_first_of_a_session_writes_is_refused_for_a_visitor_on
     visitor.execute("UPDATE t SET v=v+1 WHERE id=2").expect("by SQLite's own code");
     let error = member.execute(write).expect_err("the file is another");
     assert_eq!(error.extended, BUSY_SNAPSHOT, "{error}");
-    assert!(error.message.contains("not in the session yet has written it"), "{error}");
+    assert!(error.message.contains("was alone until then has written it"), "{error}");
     member.execute("ROLLBACK").expect("it ends");
     for _ in 0..3 {
         member.execute(begin).expect("it reads");

@@ -75,8 +75,8 @@ pub fn outlook(header: Header, belongs: bool, memory: Option<&Memory>, log: &Log
     if !belongs {
         let in_use = memory.is_some_and(|m| m.in_use);
         return refuse(
-            "the database file is not the one that the files beside it belong to: it was replaced or written over while they \
-             were kept",
+            "the files next to the database belong to another database file: this one was \
+             replaced or overwritten while they were kept",
             if in_use { Advice::CloseOthers } else { Advice::RestoreOrAccept },
         );
     }
@@ -92,7 +92,7 @@ pub fn outlook(header: Header, belongs: bool, memory: Option<&Memory>, log: &Log
     if !header.is_concurrent() {
         if matches!(log, Log::InUse) {
             return refuse(
-                "processes still have the database open which stood here before it was replaced or written over",
+                "processes still have the former database file open, which was replaced or overwritten",
                 Advice::CloseOthers,
             );
         }
@@ -158,7 +158,7 @@ fn continues(header: Header, memory: &Memory, log: &Log) -> Option<Outlook> {
     (same && (is_older || memory.has_unmerged(header.generation))).then(|| {
         refuse(
             "the database file with its WAL is an older state of itself: one of them was removed, emptied or replaced, or commits that \
-             came after it are still in the files beside it",
+             came after it are still in the files next to it",
             Advice::RestoreOrAccept,
         )
     })
@@ -195,8 +195,8 @@ fn starts(log: &Log) -> Outlook {
         Log::Sound(summary) if summary.frames == 0 => Outlook::Starts { stale_log: true },
         Log::Sound(summary) => refuse(
             format!(
-                "its log holds {} commits that are not in the database file, which is an older copy of itself, from behind a checkpoint, or was \
-                 unfenced by another program",
+                "its log holds {} commits that are not in the database file, which is an older copy of \
+                 itself, from before a checkpoint, or another program has changed its journal mode",
                 summary.frames
             ),
             Advice::RestoreOrAccept,

@@ -405,8 +405,8 @@ fn say_published(e: Error) -> Error {
         Error::Io { what, source_text, errno } => Error::Io {
             what,
             source_text: format!(
-                "{source_text}; whether this transaction is committed shows when the log can be written or the database is opened again: look \
-                 before it is repeated"
+                "{source_text}; whether this transaction is committed is known when the log can \
+                 be written or the database is opened again: look before you repeat it"
             ),
             errno,
         },

@@ -55,7 +55,8 @@ impl Candidate<'_> {
                 && match part {
                     Part::Rows(root) => self.reads.has_root(root) || self.writes.has_root(root),
                     Part::Maxima(root, keys) => {
-                        self.reads.has_root(root) || !self.writes.raises_others_alone(root, keys)
+                        self.reads.has_root(root)
+                            || !self.writes.only_raises_other_maxima(root, keys)
                     }
                 }
         };

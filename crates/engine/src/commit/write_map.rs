@@ -282,7 +282,7 @@ impl WriteMap {
         } else if self.leaves[to.leaf as usize].len() < LEAF_MAX {
             self.insert_into(to, write);
         } else {
-            to = self.insert_parting(to, write);
+            to = self.insert_with_split(to, write);
         }
         self.last.set(to);
     }
@@ -297,7 +297,7 @@ impl WriteMap {
 
     /// Inserts into a full leaf, which becomes two: where keys ascend, a full one and one with this
     /// write; elsewhere two halves.
-    fn insert_parting(&mut self, to: Place, write: Write) -> Place {
+    fn insert_with_split(&mut self, to: Place, write: Write) -> Place {
         let (leaf, at) = (to.leaf as usize, to.at as usize);
         if at == LEAF_MAX {
             self.add_leaf(leaf + 1, vec![write]);

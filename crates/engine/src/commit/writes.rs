@@ -285,7 +285,7 @@ impl WriteSet {
 
     /// True if every write to this root is a maximum under a key that is not in `keys`, as a
     /// big-endian number.
-    pub fn raises_others_alone(&self, root: Root, keys: &[u64]) -> bool {
+    pub fn only_raises_other_maxima(&self, root: Root, keys: &[u64]) -> bool {
         self.map(root).is_none_or(|map| {
             map.iter().all(|write| {
                 let key = <[u8; 8]>::try_from(write.key()).map(u64::from_be_bytes);

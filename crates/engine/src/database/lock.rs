@@ -58,7 +58,7 @@ use crate::shm::layout::{ARENAS, TxnSlot, owes};
 use crate::shm::process;
 use crate::sync::caller;
 use crate::sync::mutex::{Guard, Identity};
-use crate::sync::wait::{self, Stands};
+use crate::sync::wait::{self, GaveUpWaiting};
 
 /// How often a waiter checks whether anything has moved.
 const LOOK: Duration = Duration::from_millis(100);
@@ -95,7 +95,7 @@ impl Database {
             let locked = self.control().commit_mutex.lock_until(self.party(), end, &mut || false);
             let reached = self.reach_used(locked.ok()?).ok()?;
             // A failed repair has poisoned the database: the next turn of the loop repairs nothing.
-            if let Ok(guard) = self.make_whole(reached) {
+            if let Ok(guard) = self.repair_and_collect(reached) {
                 return Some(guard);
             }
         }
@@ -104,7 +104,7 @@ impl Database {
     /// Takes the commit mutex if it is free and the database is well. Does not wait.
     pub(crate) fn try_lock_commit(&self) -> Option<Guard<'_>> {
         let guard = self.control().commit_mutex.try_lock(self.party())?;
-        let guard = self.make_whole(self.reach_used(guard).ok()?).ok()?;
+        let guard = self.repair_and_collect(self.reach_used(guard).ok()?).ok()?;
         self.check_poison().ok()?;
         Some(guard)
     }
@@ -115,7 +115,7 @@ impl Database {
             Some(guard) => guard,
             None => self.wait_for_commit_mutex()?,
         };
-        self.make_whole(self.reach_used(guard)?)
+        self.repair_and_collect(self.reach_used(guard)?)
     }
 
     /// MAPPING-3: maps what the session uses, before any of it is read.
@@ -135,18 +135,18 @@ impl Database {
         let c = self.control();
         let mutex = &c.commit_mutex;
         let look = || (mutex.holder(), self.log_shared().log_end(), c.visible_ts.load(Relaxed));
-        wait::lock_while_it_gets_on(mutex, self.party(), LOOK, look).map_err(|e| match e {
-            Stands::Interrupted => Error::Interrupted,
-            Stands::Still { seen: (holder, ..), waited } => {
+        wait::lock_while_progressing(mutex, self.party(), LOOK, look).map_err(|e| match e {
+            GaveUpWaiting::Interrupted => Error::Interrupted,
+            GaveUpWaiting::Stalled { seen: (holder, ..), waited } => {
                 c.counters.busy.fetch_add(1, Relaxed);
-                self.does_not_run(holder, "the commit mutex", waited)
+                self.stalled_owner_error(holder, "the commit mutex", waited)
             }
         })
     }
 
     /// The error of a waiter for `what`, which `holder` holds, after nothing has moved for
     /// `waited`.
-    pub(crate) fn does_not_run(
+    pub(crate) fn stalled_owner_error(
         &self,
         holder: Option<Identity>,
         what: &str,
@@ -156,14 +156,14 @@ impl Database {
             process::who(self.region(), holder.index(), self.pid_namespace())
         });
         Error::Busy(format!(
-            "process {who} holds {what} and does not get on (for {} ms): it is stopped, or gets no processor; let it continue \
-             or end it, and retry",
+            "process {who} holds {what} and has made no progress for {} ms: it is stopped or gets \
+             no processor time; resume or end it, then retry",
             waited.as_millis()
         ))
     }
 
     /// Does what is owed, and repairs what the last owner left if it died.
-    fn make_whole<'a>(&'a self, guard: Guard<'a>) -> Result<Guard<'a>> {
+    fn repair_and_collect<'a>(&'a self, guard: Guard<'a>) -> Result<Guard<'a>> {
         self.do_what_is_owed(&guard);
         let c = self.control();
         // The positions also show that an owner has left without applying what it had published
@@ -265,7 +265,7 @@ impl Database {
 
 impl TxnSlot {
     /// True if the slot owes both rights, as an estate to be settled: they are not free.
-    pub(crate) fn owes_an_estate(&self) -> bool {
+    pub(crate) fn owes_unsettled_work(&self) -> bool {
         // Acquire pairs with the AcqRel in `do_what_is_owed`: if nothing is owed, the owner words
         // are read as they are now.
         self.owes.load(Acquire) & (owes::MERGE | owes::EXCLUSIVE) != 0

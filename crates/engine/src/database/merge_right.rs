@@ -117,7 +117,7 @@ impl Database {
                 self.control().counters.busy.fetch_add(1, Relaxed);
                 return Err(self.unsettled_or(Error::Busy(format!(
                     "{} is merging or runs an exclusive transaction; retry or raise the busy timeout",
-                    self.say_owner(holder)
+                    self.describe_owner(holder)
                 ))));
             }
             self.slots.at(slot).waiting_for.store(self.slots.who_owns(holder).pid, Relaxed);
@@ -156,7 +156,7 @@ impl Database {
         let owner = &self.control().merge_owner;
         // In this order: if the slot no longer owes the estate, the word is the one that the
         // payment stored.
-        if !self.slots.at(slot).owes_an_estate() && owner.load(Relaxed) == slot.word() {
+        if !self.slots.at(slot).owes_unsettled_work() && owner.load(Relaxed) == slot.word() {
             // Release: what the merge did is visible to the next owner.
             owner.store(0, Release);
             self.wake_merge_waiters();

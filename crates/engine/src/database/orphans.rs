@@ -144,13 +144,13 @@ impl Database {
     ///
     /// # Errors
     /// What kept it from being settled; the next call may try again.
-    pub(crate) fn settle_estate(&self) -> Result<()> {
+    pub(crate) fn settle_dead_work(&self) -> Result<()> {
         // One says nothing about the other.
         let prepared = self.settle_prepared();
-        self.settle_base_estate().and(prepared)
+        self.settle_dead_base_work().and(prepared)
     }
 
-    fn settle_base_estate(&self) -> Result<()> {
+    fn settle_dead_base_work(&self) -> Result<()> {
         let word = &self.control().merge_owner;
         // Relaxed: read again under the commit mutex.
         if !owner::is_unsettled(word.load(Relaxed)) {
@@ -242,7 +242,7 @@ impl Database {
     /// Returns the error of a connection that did not get a right: why what a dead process left
     /// cannot be settled, or else `busy`.
     pub(crate) fn unsettled_or(&self, busy: Error) -> Error {
-        match self.settle_estate() {
+        match self.settle_dead_work() {
             Err(e) if self.is_withheld() && !e.is_busy() => self.say_withheld(Some(e)),
             Err(e) if !e.is_busy() => e,
             _ => busy,
@@ -250,7 +250,7 @@ impl Database {
     }
 
     /// The holder in an owner word, for error texts.
-    pub(crate) fn say_owner(&self, word: u32) -> String {
+    pub(crate) fn describe_owner(&self, word: u32) -> String {
         if owner::is_unsettled(word) {
             return "a process that died and is being cleaned up after".into();
         }
@@ -396,7 +396,7 @@ impl Database {
     ) -> Result<Resolved> {
         let c = self.control();
         loop {
-            let guard = self.lock_commit_however_long()?;
+            let guard = self.lock_commit_forever()?;
             let _poison_on_panic = PoisonOnPanic(self);
             if !self.region().layout().has_unresolved() {
                 return Err(Error::Corrupt("a prepared transaction has been lost".into()));
@@ -457,7 +457,7 @@ impl Database {
     /// # Errors
     /// That of a poisoned database; NoMemory (MAPPING-3), and then others finish the commit
     /// (PREP-5).
-    pub(crate) fn lock_commit_however_long(&self) -> Result<Guard<'_>> {
+    pub(crate) fn lock_commit_forever(&self) -> Result<Guard<'_>> {
         loop {
             if let Some(guard) = self.lock_commit_to_give_back() {
                 self.check_poison()?;
@@ -572,8 +572,9 @@ impl Database {
 
     fn say_inherited(&self, owner: u32) -> Error {
         Error::Busy(format!(
-            "{} brings in, or takes back, a transaction over several files of a process that died, and what others read depends on it; retry",
-            self.say_owner(owner)
+            "{} is completing or undoing a transaction over several files that a killed process \
+             left, and readers depend on the outcome; retry",
+            self.describe_owner(owner)
         ))
     }
 
@@ -597,14 +598,16 @@ impl Database {
     /// `None` if another process was at it.
     pub(crate) fn say_withheld(&self, why: Option<Error>) -> Error {
         let what = format!(
-            "a committed transaction over several files could not be brought into {} yet, and is not to be seen by half",
+            "a transaction over several files is committed but could not be completed in {} yet, \
+             and a read now could see half of it",
             self.path().display()
         );
-        let help = "mend that, then use the file again: who does brings it in first";
+        let help = "correct that, then use the file again: the next connection completes the \
+            transaction first";
         match why {
             Some(e) if e.is_busy() => Error::Busy(format!("{what}: {e}; retry")),
             Some(e) => Error::Io { what, source_text: format!("{e}; {help}"), errno: libc::EIO },
-            None => Error::Busy(format!("{what}: another connection tries to; retry")),
+            None => Error::Busy(format!("{what}: another connection is completing it; retry")),
         }
     }
 
@@ -633,7 +636,7 @@ impl Database {
         };
         crash_point!("several.inherited");
         if found.pages.is_some() {
-            // An exclusive one leaves both rights, and `settle_base_estate` settles it.
+            // An exclusive one leaves both rights, and `settle_dead_base_work` settles it.
             return Err(Error::Corrupt("a prepared transaction has lost its right".into()));
         }
         let verdict = several::verdict(self.path(), &found.name)?;

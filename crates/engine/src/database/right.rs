@@ -218,7 +218,7 @@ impl Right {
     }
 
     /// (M) As `first_waiter`, past slots that were called and did not come (RIGHT-9).
-    fn first_who_comes(&self, now: u64) -> Option<SlotIndex> {
+    fn first_responsive_waiter(&self, now: u64) -> Option<SlotIndex> {
         loop {
             let next = self.first_waiter()?;
             if !self.is_overdue(next, now) {
@@ -274,7 +274,7 @@ impl Right {
         c.right_owner.store(0, Relaxed);
         crash_point!("right.freed");
         let now = clock::monotonic_ns();
-        let next = self.first_who_comes(now);
+        let next = self.first_responsive_waiter(now);
         let is_late = now.saturating_sub(c.right_served_ns.load(Relaxed)) >= OVERTAKING_NS;
         let reserved = next.filter(|_| is_late).map_or(0, SlotIndex::word);
         c.right_reserved.store(reserved, Relaxed);
@@ -292,7 +292,7 @@ impl Right {
             return None;
         }
         let now = clock::monotonic_ns();
-        let next = self.first_who_comes(now)?;
+        let next = self.first_responsive_waiter(now)?;
         let s = self.slots.at(next);
         if s.granted.load(Relaxed) == answer::CALLED {
             return None;
@@ -585,8 +585,8 @@ impl Database {
         self.control().counters.busy.fetch_add(1, Relaxed);
         let holder = self.right_holder();
         Error::Busy(format!(
-            "a transaction of process {holder} becomes exclusive, or has to make room, and waits for this one to end; \
-             roll back and retry"
+            "a transaction of process {holder} needs the database for itself, or memory, and \
+             waits for this one to end; roll back and retry"
         ))
     }
 
@@ -594,7 +594,7 @@ impl Database {
         self.control().counters.busy.fetch_add(1, Relaxed);
         Error::Busy(format!(
             "{} holds the writer's right (waited {} ms); retry, raise the busy timeout or use BEGIN CONCURRENT",
-            self.say_owner(holder),
+            self.describe_owner(holder),
             waited.as_millis()
         ))
     }

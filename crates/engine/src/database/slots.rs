@@ -235,7 +235,7 @@ impl Database {
                     Err(e) => return Err(e),
                 }
             }
-            Ok((reaped, self.settle_estate()))
+            Ok((reaped, self.settle_dead_work()))
         })
     }
 

@@ -58,8 +58,9 @@ pub enum LogError {
     },
     /// The log belongs to another database file (FILE-3).
     #[error(
-        "the log {path} belongs to another database (salt {log_salt:08x}, the database has {base_salt:08x}), or the -wal of this one was \
-         removed, emptied or replaced: put back what stood beside the database last"
+        "the log {path} belongs to another database (salt {log_salt:08x}, the database has \
+         {base_salt:08x}), or the -wal of this one was removed, emptied or replaced: put back the \
+         -wal and -plait files that were next to the database last"
     )]
     Foreign {
         /// The file.
@@ -105,7 +106,8 @@ pub enum LogError {
     },
     /// The configured limit is reached; nothing was written.
     #[error(
-        "the log {path} has reached its limit of {limit_bytes} bytes; a reader or a stalled merge keeps it from being reused"
+        "the log {path} has reached its limit of {limit_bytes} bytes; a reader or a stalled merge \
+         keeps it from being reused; end long transactions and retry"
     )]
     Full {
         /// The file.
@@ -122,8 +124,8 @@ pub enum LogError {
         path: PathBuf,
     },
     /// The process that makes the file longer is stopped; nothing happened.
-    #[error("the process that makes the log longer does not get on")]
-    GrowerStands {
+    #[error("the process that is extending the log makes no progress")]
+    GrowerStalled {
         /// That process.
         who: Option<Identity>,
         /// How long the caller has waited.
@@ -145,7 +147,10 @@ pub enum LogError {
         needed_bytes: u64,
     },
     /// A transaction is larger than one frame can be.
-    #[error("a transaction of {len_bytes} bytes does not fit the log, which takes {max_bytes}")]
+    #[error(
+        "a transaction of {len_bytes} bytes does not fit the log, which takes {max_bytes}; \
+        split it into smaller ones"
+    )]
     TooLong {
         /// Bytes of the frame, 0 if not known.
         len_bytes: u64,
@@ -191,7 +196,7 @@ pub(crate) fn say_why_stopped(errno: i32) -> &'static str {
 /// Says the rest: the cause, and the cure.
 pub(crate) fn say_stopped(errno: i32) -> String {
     let why = match errno {
-        INTERNAL => "a call of this or another process did not come to its end".into(),
+        INTERNAL => "a call in this or another process did not finish".into(),
         _ => std::io::Error::from_raw_os_error(errno).to_string(),
     };
     format!("{why}; close every connection, and open the database again to have it recovered")
@@ -205,21 +210,24 @@ pub(crate) fn say_file(path: &Path) -> String {
 }
 
 /// What to do about a lost log.
-pub(crate) const LOST_HELP: &str = "close every connection, and do not restart the machine before the database has been opened once: \
-     that brings what was committed from shared memory into it";
+pub(crate) const LOST_HELP: &str = "close every connection, and do not restart the machine before \
+    the database has been opened once: that copies the commits from shared memory into it";
 
 pub(crate) fn say_lost(path: &Path) -> String {
     format!(
-        "the log {} was removed, renamed, replaced or cut short while processes had the database open, and nothing more is committed",
+        "the log {} was removed, renamed, replaced or cut short while processes had the database \
+         open, so nothing more can be committed",
         path.display()
     )
 }
 
 fn say_older(log: &Path, noted: Generation, base: Generation) -> String {
     format!(
-        "the log {} says that the database included everything through generation {noted}, but the file with the -wal beside it \
-         does through {base} only: the -wal was removed, emptied or replaced by an older one, or the database file was; put back the \
-         newest of both, or accept the older state with `plait recover --accept-base` (it asks; --yes answers), which gives up what is in the log",
+        "the log {} says that the database held everything through generation {noted}, but the \
+         file and its -wal hold it through {base} only: the -wal was removed, emptied or replaced \
+         by an older one, or the database file was; put back the newest of both, or accept the \
+         older state with `plait recover --accept-base` (it asks; --yes answers), which gives up \
+         the commits in the log",
         log.display()
     )
 }
@@ -264,7 +272,7 @@ impl From<LogError> for Error {
                 Error::Full(text)
             }
             L::Corrupt { .. } | L::CutShort { .. } => Error::Corrupt(text),
-            L::GrowerStands { .. } => Error::Busy(text),
+            L::GrowerStalled { .. } => Error::Busy(text),
             L::Interrupted => Error::Interrupted,
             L::Missing { .. }
             | L::NotALog { .. }

@@ -71,7 +71,7 @@ use crate::ids::{Generation, Lsn};
 use crate::storage::FileIdentity;
 use crate::sync::futex::{self, WaitResult};
 use crate::sync::mutex::{Guard, Party};
-use crate::sync::wait::{self, Stands, Watch};
+use crate::sync::wait::{self, GaveUpWaiting, Watch};
 use crate::sync::yielding::Yielding;
 
 /// How long a sleeper trusts that a leader is at work.
@@ -518,9 +518,9 @@ impl Log {
     fn lock_grow(&self) -> Result<Guard<'_>, LogError> {
         let mutex = &self.shared().grow_mutex;
         let look = || mutex.holder();
-        wait::lock_while_it_gets_on(mutex, &self.party, LOOK_AGAIN, look).map_err(|e| match e {
-            Stands::Interrupted => LogError::Interrupted,
-            Stands::Still { seen: who, waited } => LogError::GrowerStands { who, waited },
+        wait::lock_while_progressing(mutex, &self.party, LOOK_AGAIN, look).map_err(|e| match e {
+            GaveUpWaiting::Interrupted => LogError::Interrupted,
+            GaveUpWaiting::Stalled { seen: who, waited } => LogError::GrowerStalled { who, waited },
         })
     }
 

@@ -697,7 +697,7 @@ impl LogShared {
     }
 
     /// Withdraws the intent of `process`.
-    pub fn forget_writer(&self, process: ProcessIndex) {
+    pub fn withdraw_intent(&self, process: ProcessIndex) {
         self.writing[process.0 as usize].store(0, ENDS);
     }
 

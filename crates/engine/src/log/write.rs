@@ -84,7 +84,7 @@ struct Intent<'a> {
 
 impl Drop for Intent<'_> {
     fn drop(&mut self) {
-        self.shared.forget_writer(self.process);
+        self.shared.withdraw_intent(self.process);
     }
 }
 
@@ -100,7 +100,7 @@ impl Log {
         watch.look(shared.written_through());
         loop {
             let end = Some(Instant::now() + LOOK);
-            let locked = match self.owner_stands() {
+            let locked = match self.write_owner_is_stalled() {
                 true => shared.write_mutex.try_lock_from_dead(&self.party),
                 false => shared.write_mutex.lock_until(&self.party, end, &mut || false).ok(),
             };
@@ -119,7 +119,7 @@ impl Log {
                 // Relaxed: a hint.
                 self.standing.store(turn_word(shared), Relaxed);
             }
-            if stands || self.owner_stands() {
+            if stands || self.write_owner_is_stalled() {
                 // Another thread of this process may have the turn.
                 if let Some(turn) = wait::lock_within(&self.writing, LOOK, TURN_NAP) {
                     return self.write_in_turn(turn, target);
@@ -130,7 +130,7 @@ impl Log {
 
     /// True if this process has already written in parallel with the present owner of the write
     /// mutex.
-    fn owner_stands(&self) -> bool {
+    fn write_owner_is_stalled(&self) -> bool {
         // Relaxed: a hint.
         self.standing.load(Relaxed) == turn_word(self.shared())
     }
@@ -242,7 +242,7 @@ impl Log {
             }
         }
         let write = shared.write_mutex.try_lock(&self.party);
-        if write.is_none() && !self.owner_stands() {
+        if write.is_none() && !self.write_owner_is_stalled() {
             return Ok(());
         }
         if write.is_some() {

@@ -96,8 +96,9 @@ pub(crate) fn put(path: &Path, region: &Region, own_salt: u32) -> Result<String>
     let claim = claim_log(path, true)?;
     if let Some(super_journal) = several::named_beside(path) {
         return Err(Error::CantOpen(format!(
-            "{} belongs to another database file than the one that stands there, and {} decides whether its last transaction happened: \
-             put back the file that they belong to, or use this one without them: `plait recover --accept-base {}` (it asks; --yes answers)",
+            "{} belongs to another database file than the one that is there, and {} decides \
+             whether its last transaction happened: put back the file that they belong to, or use \
+             this one without them: `plait recover --accept-base {}` (it asks; --yes answers)",
             log.display(),
             super_journal.display(),
             path.display()
@@ -127,8 +128,9 @@ pub(crate) fn put(path: &Path, region: &Region, own_salt: u32) -> Result<String>
     }
     OsStorage.sync_dir_of(&log).map_err(|e| say(&log, &e))?;
     Ok(format!(
-        "{} is at rest, and the log beside it, with commits, is that of another file or of a later state of this one: it was put aside, and nothing \
-         of it is lost ({}); to have it, close the database, put the file that it belongs to back, and give all of them their names back",
+        "{} needs no log, and the log next to it, which holds commits, belongs to another file or \
+         to a later state of this one: it was renamed, and nothing of it is lost ({}); to use it, \
+         close the database, put the file that it belongs to back, and rename all of them back",
         path.display(),
         put.iter().map(|name| name.display().to_string()).collect::<Vec<_>>().join(", ")
     ))

@@ -386,7 +386,7 @@ pub struct Control {
     /// Nanoseconds to checkpoint a KiB of merged memtables.
     pub checkpoint_ns_per_kib: AtomicU64,
     /// KiB of memtables merged since a checkpoint last brought the whole WAL into the base file.
-    pub unbrought_kib: AtomicU64,
+    pub uncheckpointed_kib: AtomicU64,
     /// Nanoseconds that checkpoints have taken since then.
     pub checkpoints_ns: AtomicU64,
     /// Turn of the newest commit during a merge, in nanoseconds of the monotonic clock.

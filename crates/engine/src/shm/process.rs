@@ -123,7 +123,7 @@ pub fn register(region: &Region, nonce: u64) -> Result<Identity> {
             // SeqCst: before any count of this process, for threads that look for readers.
             region.control().processes_high_water.fetch_max(index.0 + 1, SeqCst);
             read_marks::forget(region, index);
-            region.log().forget_writer(index);
+            region.log().withdraw_intent(index);
             slot.commit_ts.store(0, Relaxed);
             slot.author.store(0, Relaxed);
             // Release: a thread that reads it takes the previous owner of the slot for dead
@@ -228,7 +228,7 @@ pub fn count_connection(region: &Region, own: ProcessIndex, delta: i32) {
 /// commit mutex, which makes it the only reaper.
 pub fn clear_dead(region: &Region, index: ProcessIndex) {
     read_marks::forget(region, index);
-    region.log().forget_writer(index);
+    region.log().withdraw_intent(index);
     let slot = &region.layout().processes[index.0 as usize];
     // Release: a thread that reads 0 finds the process's commits settled (VISIBLE-3 in
     // database/visibility.rs).
@@ -378,7 +378,7 @@ fn own_head() -> Option<NonNull<Head>> {
 
 fn ask_for_head() -> *mut Head {
     let (mut head, mut len) = (std::ptr::null_mut::<Head>(), 0usize);
-    if !is_looked_after() {
+    if !kernel_supports_witness() {
         return head;
     }
     // SAFETY: 0 is the calling thread; there is room for both results.
@@ -392,7 +392,7 @@ pub fn prepare() {
 }
 
 /// True on Linux 5.18 or later.
-fn is_looked_after() -> bool {
+fn kernel_supports_witness() -> bool {
     static KNOWN: OnceLock<bool> = OnceLock::new();
     if let Some(known) = KNOWN.get() {
         return *known;
@@ -425,7 +425,7 @@ mod tests {
     // holds WITNESS-1
     #[test]
     fn a_word_tells_of_its_thread_while_that_lives_and_when_it_has_ended() {
-        if !is_looked_after() {
+        if !kernel_supports_witness() {
             eprintln!("skipped: the kernel is too old");
             return;
         }
@@ -455,7 +455,7 @@ mod tests {
     // holds WITNESS-1
     #[test]
     fn who_knows_of_a_death_by_a_closed_pipe_finds_the_word_changed() {
-        if !is_looked_after() {
+        if !kernel_supports_witness() {
             eprintln!("skipped: the kernel is too old");
             return;
         }

@@ -145,9 +145,9 @@ impl ReadMarks {
         self.region.log().set_broken();
     }
 
-    /// True if the session has another WAL-index than this one: see [`is_strange`].
+    /// True if the session has another WAL-index than this one: see [`has_other_wal_index`].
     pub fn is_strange_index(&self, inode: u64) -> bool {
-        is_strange(&self.region, Some(self.process), inode)
+        has_other_wal_index(&self.region, Some(self.process), inode)
     }
 
     /// Locks `mark` shared; false if another thread has it exclusively.
@@ -254,7 +254,7 @@ const _: () = assert!(READ_MARKS == 5, "WAL_NREADER of wal.c");
 
 /// True if a member of the session has another WAL-index than `inode` open; an `inode` of 0 means
 /// none. `own`: the slot of this process, if it has one.
-pub fn is_strange(region: &Region, own: Option<ProcessIndex>, inode: u64) -> bool {
+pub fn has_other_wal_index(region: &Region, own: Option<ProcessIndex>, inode: u64) -> bool {
     // Relaxed: the word publishes only itself. A connection is counted after it has stored its
     // inode, and the counts are read last.
     let known = region.header().wal_index_ino.load(Relaxed);
@@ -271,7 +271,7 @@ pub fn agree(
     inode: u64,
     database: &Path,
 ) -> Result<()> {
-    if is_strange(region, own, inode) {
+    if has_other_wal_index(region, own, inode) {
         return Err(Error::StrangeIndex(database.to_owned()));
     }
     if inode != 0 {

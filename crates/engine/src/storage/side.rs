@@ -46,7 +46,7 @@ const DRAFT: &str = "-plait-new";
 const REFERENCE: &str = "-plait-super";
 const PAGES: &str = "-plait-pages";
 /// Why a file with other content is left alone.
-const NOT_OURS: &str = "it holds something that no such file holds: put it away";
+const NOT_OURS: &str = "its contents are not those of such a file: move it away";
 /// An open follows no link, and does not wait for the other end of a pipe.
 const FLAGS: i32 = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
 /// Attempts to open or create a file that other processes create and remove.
@@ -150,7 +150,8 @@ fn check_owner(meta: &Metadata, base: &Metadata, base_path: &Path) -> Result<()>
         return Ok(());
     }
     Err(refused(format!(
-        "it belongs to user {}, who may not write the database: give it to the owner of the database if it is part of it, or put it away",
+        "it belongs to user {}, who may not write the database: give it to the owner of the \
+         database if it belongs to it, or move it away",
         meta.uid()
     )))
 }
@@ -265,7 +266,7 @@ pub fn remove_draft(path: &Path) -> Result<()> {
         there => there?,
     };
     if there.is_dir() {
-        return Err(refused("it is a directory: put it away"));
+        return Err(refused("it is a directory: move it away"));
     }
     if !there.is_file() || there.len() == 0 {
         return std::fs::remove_file(path);

@@ -115,7 +115,7 @@ pub fn unasked<T>(f: impl FnOnce() -> T) -> T {
 
 /// True if a waiter should give up that has `waited` without progress of the holder. Calls the busy
 /// handler from [`A_MOMENT`] on; `calls` counts these calls.
-pub(crate) fn has_had_enough(waited: Duration, calls: &mut u32) -> bool {
+pub(crate) fn should_give_up(waited: Duration, calls: &mut u32) -> bool {
     match CALLER.get() {
         None => waited >= AT_LEAST,
         Some(Caller { busy: Some(busy), .. }) => {
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     fn enough(waited: Duration) -> bool {
-        has_had_enough(waited, &mut 0)
+        should_give_up(waited, &mut 0)
     }
 
     #[test]
@@ -286,9 +286,9 @@ mod tests {
         };
         waits(Duration::ZERO, Some(&busy), &|| false, || {
             let mut calls = 0;
-            assert!(!has_had_enough(A_MOMENT / 2, &mut calls));
+            assert!(!should_give_up(A_MOMENT / 2, &mut calls));
             assert_eq!(asked.get(), 0, "mostly it is a matter of microseconds");
-            let answers = [(); 3].map(|()| has_had_enough(A_MOMENT, &mut calls));
+            let answers = [(); 3].map(|()| should_give_up(A_MOMENT, &mut calls));
             assert_eq!((answers, asked.get()), ([false, false, true], 3));
             unasked(|| assert!(!enough(AT_LEAST / 2) && enough(AT_LEAST)));
             briefly(|| assert!(enough(A_MOMENT)));

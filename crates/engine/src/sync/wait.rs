@@ -1,6 +1,6 @@
 //! Waits of two kinds. The caller bounds some by a timeout, a busy handler or an interrupt
 //! ([`Patience`]). Others mostly take microseconds, and end in an error only without progress
-//! ([`Watch`], [`lock_while_it_gets_on`]).
+//! ([`Watch`], [`lock_while_progressing`]).
 
 use std::convert::Infallible;
 use std::sync::atomic::AtomicU32;
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 
 /// Longest sleep before a waiter checks its condition again.
 pub const TICK: Duration = Duration::from_millis(100);
-/// See [`Patience::of_those_who_expect_no_wait`].
+/// See [`Patience::with_minimum`].
 const SHORT_PATIENCE: Duration = Duration::from_secs(3);
 /// Longest sleep between two calls of a busy handler.
 const BESIDE_HANDLER: Duration = Duration::from_millis(1);
@@ -96,16 +96,16 @@ impl<T: PartialEq + Copy> Watch<T> {
     }
 
     /// As [`Watch::look`], but returns only a time after which the caller gives up (caller.rs).
-    pub(crate) fn look_whether_enough(&mut self, now: T) -> Option<Duration> {
-        self.look(now).filter(|&waited| caller::has_had_enough(waited, &mut self.calls))
+    pub(crate) fn stalled_too_long(&mut self, now: T) -> Option<Duration> {
+        self.look(now).filter(|&waited| caller::should_give_up(waited, &mut self.calls))
     }
 }
 
-/// Why [`lock_while_it_gets_on`] returned without the mutex.
-pub(crate) enum Stands<T> {
+/// Why [`lock_while_progressing`] returned without the mutex.
+pub(crate) enum GaveUpWaiting<T> {
     Interrupted,
     /// The value has been `seen` for longer than the caller waits.
-    Still {
+    Stalled {
         seen: T,
         waited: Duration,
     },
@@ -113,24 +113,24 @@ pub(crate) enum Stands<T> {
 
 /// Takes the mutex. It waits as long as the value of `look`, which it calls at intervals of
 /// `every`, keeps changing, and after the last change as long as the caller waits (caller.rs).
-pub(crate) fn lock_while_it_gets_on<'m, T: PartialEq + Copy>(
+pub(crate) fn lock_while_progressing<'m, T: PartialEq + Copy>(
     mutex: &'m SharedMutex,
     party: &Party,
     every: Duration,
     look: impl Fn() -> T,
-) -> std::result::Result<Guard<'m>, Stands<T>> {
+) -> std::result::Result<Guard<'m>, GaveUpWaiting<T>> {
     let mut watch = Watch::begin();
     watch.look(look());
     loop {
         let end = Some(Instant::now() + every);
         match mutex.lock_until(party, end, &mut caller::is_interrupted) {
             Ok(guard) => return Ok(guard),
-            Err(GaveUp::Interrupted) => return Err(Stands::Interrupted),
+            Err(GaveUp::Interrupted) => return Err(GaveUpWaiting::Interrupted),
             Err(GaveUp::TimedOut) => {}
         }
         let seen = look();
-        if let Some(waited) = watch.look_whether_enough(seen) {
-            return Err(Stands::Still { seen, waited });
+        if let Some(waited) = watch.stalled_too_long(seen) {
+            return Err(GaveUpWaiting::Stalled { seen, waited });
         }
     }
 }
@@ -175,13 +175,13 @@ impl<'a, 'w> Patience<'a, 'w> {
     /// A wait that stock SQLite does not have, so that programs without a busy timeout do not
     /// expect to fail: lasts a little longer than others mostly need. A custom handler decides
     /// after [`caller::A_MOMENT`].
-    pub(crate) fn of_those_who_expect_no_wait(wait: &'a mut Wait<'w>) -> Patience<'a, 'w> {
+    pub(crate) fn with_minimum(wait: &'a mut Wait<'w>) -> Patience<'a, 'w> {
         Patience { at_least: SHORT_PATIENCE, ..Patience::new(wait) }
     }
 
     /// A wait of a call that never waits in stock SQLite, whatever the timeout: it waits for the
     /// own process's work alone.
-    pub(crate) fn of_those_who_wait_for_nobody(wait: &'a mut Wait<'w>) -> Patience<'a, 'w> {
+    pub(crate) fn own_work_only(wait: &'a mut Wait<'w>) -> Patience<'a, 'w> {
         Patience { for_work: Duration::ZERO, ..Patience::new(wait) }
     }
 
@@ -281,6 +281,6 @@ mod tests {
         assert_eq!(watch.look(2), None, "it has changed");
         assert_eq!(watch.look(1), None, "and again");
         assert!(watch.look(1).expect("as before") < caller::AT_LEAST);
-        assert_eq!(watch.look_whether_enough(1), None, "whoever says nothing waits longer");
+        assert_eq!(watch.stalled_too_long(1), None, "whoever says nothing waits longer");
     }
 }

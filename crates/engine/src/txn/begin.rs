@@ -88,7 +88,7 @@ impl Conn {
     }
 
     /// Notes that the transaction did not get the right, and begins as a reader.
-    pub fn began_early_in_vain(&mut self) {
+    pub fn missed_early_right(&mut self) {
         if let Some(early) = self.early.take() {
             self.db.learned().note_ended(early.first, Outcome::InVain);
         }
@@ -211,7 +211,7 @@ impl Contention {
         }
     }
 
-    fn waited_in_vain(&mut self) {
+    fn turn_timed_out(&mut self) {
         self.due = 0;
     }
 }
@@ -226,7 +226,7 @@ impl Conn {
         self.contention.has_turn =
             db.turns().take(|| db.yielding().once(|| db.log_shared().log_end()));
         if !self.contention.has_turn {
-            self.contention.waited_in_vain();
+            self.contention.turn_timed_out();
         }
     }
 
@@ -275,7 +275,7 @@ mod tests {
         }
         contention.lost();
         assert_eq!(contention.due, 32);
-        contention.waited_in_vain();
+        contention.turn_timed_out();
         assert_eq!(contention.due, 0);
     }
 }

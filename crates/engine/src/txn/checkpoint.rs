@@ -68,7 +68,7 @@ impl Conn {
     ) -> Result<bool> {
         let passive = asked == Asked::Passive;
         let mut patience = match passive {
-            true => Patience::of_those_who_wait_for_nobody(wait),
+            true => Patience::own_work_only(wait),
             false => Patience::new(wait),
         };
         let word = &self.db.control().merge_word;
@@ -148,7 +148,8 @@ impl Conn {
 
     fn readers_in_the_way(&self) -> Error {
         Error::Busy(format!(
-            "readers need what is in the WAL of the database file{}; retry when they have ended, or raise the busy timeout",
+            "readers still need the WAL of the database file{}; retry when they have ended, or \
+             raise the busy timeout",
             self.db.slots.say_oldest_reader()
         ))
     }

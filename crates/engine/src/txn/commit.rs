@@ -42,10 +42,10 @@ use crate::shm::process;
 use crate::sync::wait::Wait;
 
 /// Validations without the mutex, before the transaction takes the right for the next.
-const PASSES_BESIDE_OTHERS: u32 = 2;
+const PASSES_BEFORE_RIGHT: u32 = 2;
 /// Writes of the log for one commit, before others wait. They are for a ring that is full, or that
 /// is not written as far as a long frame needs.
-const WRITES_BESIDE_OTHERS: u32 = 8;
+const WRITES_BEFORE_RIGHT: u32 = 8;
 
 impl Conn {
     /// Takes the right and validates, so that the commit that follows cannot conflict.
@@ -185,12 +185,12 @@ impl Conn {
             Blocked::BaseIsOlder => Err(self.renew_and_validate()),
             Blocked::FenceLowered => self.db.ensure_fenced(self.slot, wait),
             Blocked::ValidateAgain => {
-                self.pass_again(passes, PASSES_BESIDE_OTHERS, wait)?;
+                self.pass_again(passes, PASSES_BEFORE_RIGHT, wait)?;
                 how.first_pass = Some(self.candidate().first_pass()?);
                 Ok(())
             }
             Blocked::Log(AppendError::RingFull) => {
-                self.pass_again(passes, WRITES_BESIDE_OTHERS, wait)?;
+                self.pass_again(passes, WRITES_BEFORE_RIGHT, wait)?;
                 self.db.log()?.make_room(AppendError::RingFull).map_err(Error::from)
             }
             Blocked::Log(e) => self.make_log_room(e, room, wait),

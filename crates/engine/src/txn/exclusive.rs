@@ -212,7 +212,8 @@ impl Conn {
                 ArenaWait::HeldByReaders(who) => {
                     self.db.control().counters.busy.fetch_add(1, Relaxed);
                     return Err(Error::Busy(format!(
-                        "readers hold every memtable{who}; end long transactions, retry or raise the busy timeout"
+                        "readers hold all memory for commits{who}; end long transactions, retry \
+                         or raise the busy timeout"
                     )));
                 }
             }

@@ -567,7 +567,7 @@ impl Conn {
     }
 
     /// True if merges that it finds due are made in a thread.
-    pub(crate) fn merges_beside(&self) -> bool {
+    pub(crate) fn merges_in_background(&self) -> bool {
         self.threads && self.db.control().background_merge.load(Relaxed) != 0
     }
 
@@ -579,7 +579,7 @@ impl Conn {
             self.db.keep_pace(std::mem::take(&mut self.unpaced));
             self.db.prepare_log_space()?;
             self.db.prepare_next_arena();
-            if self.merges_beside() && merge_beside(&self.db) {
+            if self.merges_in_background() && merge_beside(&self.db) {
                 return Ok(());
             }
             self.db.merge_if_due(self.slot)
@@ -589,7 +589,7 @@ impl Conn {
     /// Counts `steps` past memtables, gone since the last call: a merge may pay by now. Called
     /// outside any transaction.
     pub fn note_walk(&self, steps: u32) {
-        self.db.note_walk(steps, self.merges_beside());
+        self.db.note_walk(steps, self.merges_in_background());
     }
 
     /// Notes that a program was given the number of pages of the base, `base_bytes` in all. Called
@@ -600,7 +600,7 @@ impl Conn {
         if self.deleted.0 != base {
             self.deleted = (base, 0);
         }
-        self.db.note_page_count(base_bytes, self.deleted.1, self.merges_beside());
+        self.db.note_page_count(base_bytes, self.deleted.1, self.merges_in_background());
     }
 
     /// True if no other connection has the database open in this session.

@@ -229,7 +229,7 @@ impl Conn {
         loop {
             // Not BUSY: SQLite would take that for a COMMIT that may be repeated, with a part
             // prepared already.
-            let guard = db.lock_commit_however_long()?;
+            let guard = db.lock_commit_forever()?;
             let _poison_on_panic = PoisonOnPanic(db);
             if c.right_owner.load(Relaxed) != self.slot.word()
                 || db.region().layout().has_unresolved()

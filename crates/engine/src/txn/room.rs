@@ -27,7 +27,7 @@ use crate::ids::Generation;
 use crate::log::{AppendError, LogError};
 use crate::sync::futex;
 use crate::sync::wait::{Awaited, Patience, TICK, Wait};
-use crate::upkeep::pressure::will_be_merged_beside;
+use crate::upkeep::pressure::background_merge_will_run;
 
 /// How long a commit waits for room that a merge of another process makes: its busy timeout, but at
 /// least this. A transaction that holds the right does not expect its COMMIT to fail while merges
@@ -93,7 +93,7 @@ impl RoomWait {
     }
 
     /// True if the wait is over. A custom handler is called only after [`ROOM_PATIENCE`].
-    fn is_waited_for_in_vain(&mut self, wait: &mut Wait<'_>) -> bool {
+    fn is_over(&mut self, wait: &mut Wait<'_>) -> bool {
         let Some(busy) = wait.busy.as_mut() else {
             return self.start.elapsed() >= wait.timeout.max(ROOM_PATIENCE);
         };
@@ -124,17 +124,17 @@ impl Conn {
         match self.db.log()?.make_room(e) {
             // Once everything is merged, only a process that is stopped while writing to old
             // segments is in the way.
-            Err(LogError::Full { .. }) if !room.is_waited_for_in_vain(wait) => {
-                Patience::of_those_who_expect_no_wait(wait).nap(LOG_NAP)?;
+            Err(LogError::Full { .. }) if !room.is_over(wait) => {
+                Patience::with_minimum(wait).nap(LOG_NAP)?;
                 self.merge_for_room(full, 0, room, wait)
             }
             // The process that makes the log longer does not run: a merge makes room in the log as
             // it is.
-            Err(LogError::GrowerStands { .. }) if !merged => {
+            Err(LogError::GrowerStalled { .. }) if !merged => {
                 self.merge_for_room(full, 0, room, wait)
             }
-            Err(LogError::GrowerStands { who, waited }) => {
-                Err(self.db.does_not_run(who, "the end of the log", waited))
+            Err(LogError::GrowerStalled { who, waited }) => {
+                Err(self.db.stalled_owner_error(who, "the end of the log", waited))
             }
             Err(e) => Err(e.into()),
             Ok(()) => {
@@ -165,7 +165,7 @@ impl Conn {
         // ever.
         if needs_large(bytes) && self.db.generations.are_large_held() {
             let mut waits = self.large_wait.take().unwrap_or_else(RoomWait::begin);
-            if waits.is_waited_for_in_vain(wait) {
+            if waits.is_over(wait) {
                 return Err(self.held_by_readers());
             }
             self.large_wait = Some(waits);
@@ -176,7 +176,7 @@ impl Conn {
         // A transaction that has the right to merge already, reserved and unused, would wait for
         // itself.
         let has_right = self.db.control().merge_owner.load(Relaxed) == self.slot.word();
-        if !has_right && self.merges_beside() && will_be_merged_beside(&self.db) {
+        if !has_right && self.merges_in_background() && background_merge_will_run(&self.db) {
             let holder = self.db.control().merge_owner.load(Relaxed);
             return self.wait_for_merge(holder, seen, room, wait);
         }
@@ -225,12 +225,12 @@ impl Conn {
         // MERGE-3 in merge_right.rs: a lone program does not fail for the merges of its own
         // process.
         let is_own_work = self.db.awaited_of(holder) == Awaited::OwnWork;
-        if !is_own_work && room.is_waited_for_in_vain(wait) {
+        if !is_own_work && room.is_over(wait) {
             let who = match holder {
                 0 => "the database file is locked".into(),
                 word => format!(
                     "{} is merging or runs an exclusive transaction",
-                    self.db.say_owner(word)
+                    self.db.describe_owner(word)
                 ),
             };
             let waited = room.start.elapsed().as_millis();
@@ -265,7 +265,7 @@ impl Conn {
 
     fn wait_for_wal_or_renew(&mut self, full: Error, wait: &mut Wait<'_>) -> Result<()> {
         let start = self.wal_wait.begin();
-        let mut patience = Patience::of_those_who_expect_no_wait(wait).since(start);
+        let mut patience = Patience::with_minimum(wait).since(start);
         while self.db.is_wal_at_limit() {
             if self.reads_base_before(self.db.control().base_generation.load(Acquire)) {
                 return Err(self.renew());
@@ -317,7 +317,7 @@ mod tests {
             let mut room = RoomWait::since(seconds_ago(waited));
             let timeout = Duration::from_secs(timeout);
             let mut wait = Wait { timeout, busy: None, interrupted: &mut || false };
-            let is_over = room.is_waited_for_in_vain(&mut wait);
+            let is_over = room.is_over(&mut wait);
             assert_eq!(is_over, over, "waited {waited} s of {timeout:?}");
         }
     }
@@ -341,9 +341,9 @@ mod tests {
         let mut room = RoomWait::since(Instant::now());
         let mut wait =
             Wait { timeout: Duration::ZERO, busy: Some(&mut busy), interrupted: &mut || false };
-        assert!(!room.is_waited_for_in_vain(&mut wait) && !room.is_waited_for_in_vain(&mut wait));
+        assert!(!room.is_over(&mut wait) && !room.is_over(&mut wait));
         room.start = seconds_ago(6);
-        let answers = [(); 3].map(|()| room.is_waited_for_in_vain(&mut wait));
+        let answers = [(); 3].map(|()| room.is_over(&mut wait));
         assert_eq!(answers, [false, false, true]);
         assert_eq!(asked, [0, 1, 2], "the number of prior calls");
     }

@@ -150,10 +150,11 @@ impl Conn {
         }
         let path = self.db.path().display();
         Err(Error::Misuse(if ticket > newest {
-            format!("ticket {ticket} was not given by {path}, whose newest is {newest}")
+            format!("ticket {ticket} is not a ticket of {path}, whose newest is {newest}")
         } else {
             format!(
-                "ticket {ticket} is of an earlier session of {path}: whether its commit is there only the data can tell"
+                "ticket {ticket} belongs to an earlier session of {path}: look in the data \
+                 whether its commit is there"
             )
         }))
     }

@@ -70,13 +70,13 @@ impl ReadMarks {
 
 impl LogShared {
     /// True if few wait for the log to be synced: serving them soon matters more than serving many.
-    pub(crate) fn do_few_wait(&self) -> bool {
+    pub(crate) fn has_few_sync_waiters(&self) -> bool {
         self.count_sleepers() <= FEW
     }
 
     /// Lets commits run that wait for the disk; `yielding` knows whether that has been worth it.
     pub(crate) fn leave_processor(&self, yielding: &Yielding) {
-        if self.is_syncing() && self.do_few_wait() {
+        if self.is_syncing() && self.has_few_sync_waiters() {
             let _ = yielding.once(|| self.log_end());
         }
     }
@@ -121,7 +121,7 @@ impl Taken {
 impl Region {
     /// Starts writing the portions that are newly full.
     pub(crate) fn write_out(&self, taken: &Taken) {
-        if !self.log().do_few_wait() {
+        if !self.log().has_few_sync_waiters() {
             return;
         }
         for portion in taken.filled().into_iter().filter(|portion| !portion.is_empty()) {

@@ -181,7 +181,7 @@ impl Database {
             return Ok(());
         }
         let Some(right) = self.try_own_merge(slot)? else { return Ok(()) };
-        match self.generations.frozen().is_empty() || self.is_read_dearly() {
+        match self.generations.frozen().is_empty() || self.is_read_cost_high() {
             true => right.merge(true),
             false => right.merge_frozen(true),
         }
@@ -199,7 +199,7 @@ impl Database {
     ) -> Result<()> {
         let newest = self.newest_generation()?;
         let mut patience = match whole {
-            true => Patience::of_those_who_expect_no_wait(wait),
+            true => Patience::with_minimum(wait),
             false => Patience::new(wait),
         };
         loop {
@@ -240,11 +240,14 @@ impl Database {
     pub(crate) fn stays_in_memory(&self) -> Error {
         let why = match self.region().layout().has_unresolved() {
             true => "a commit over several files is being made".into(),
-            false => format!("readers hold every memtable{}", self.slots.say_oldest_reader()),
+            false => {
+                format!("readers hold all memory for commits{}", self.slots.say_oldest_reader())
+            }
         };
         self.control().counters.busy.fetch_add(1, Relaxed);
         Error::Busy(format!(
-            "what is committed cannot be brought into the database file yet: {why}; retry or raise the busy timeout"
+            "commits cannot be merged into the database file yet: {why}; retry or raise the busy \
+             timeout"
         ))
     }
 
@@ -253,8 +256,8 @@ impl Database {
     pub(crate) fn wal_is_held(&self) -> Error {
         self.control().counters.busy.fetch_add(1, Relaxed);
         Error::Busy(format!(
-            "the database's WAL has reached its limit (PRAGMA plait_wal_limit) and readers need what is in it{}; retry when they have ended, \
-             or raise the busy timeout",
+            "the database's WAL has reached its limit (PRAGMA plait_wal_limit) and readers still \
+             need it{}; retry when they have ended, or raise the busy timeout",
             self.slots.say_oldest_reader()
         ))
     }

@@ -42,7 +42,7 @@
 //! | `pace_ns` | the turn of the next commit | of the last one |
 //! | `merge_ns_per_kib` | what a KiB of memtables took the last merges | the same |
 //! | `checkpoint_ns_per_kib` | what the checkpoint of a KiB of memtables took | the same |
-//! | `unbrought_kib` | merged since the whole WAL was last in the file | the same |
+//! | `uncheckpointed_kib` | merged since the whole WAL was last in the file | the same |
 //! | `checkpoints_ns` | what checkpoints have taken since then | the same |
 //!
 //! Invariants
@@ -106,7 +106,7 @@ impl Database {
         };
         self.control().are_memtables_due()
             || (is_any() && self.generations.is_disk_space_scarce())
-            || self.is_read_dearly()
+            || self.is_read_cost_high()
     }
 
     /// Counts the steps past memtables that a connection has gone since its last report. A merge
@@ -114,7 +114,7 @@ impl Database {
     pub(crate) fn note_walk(self: &Arc<Self>, steps: u32, beside: bool) {
         // Relaxed, here and below: a gauge, and a merge looks at the generations again.
         self.control().walked_steps.fetch_add(steps.into(), Relaxed);
-        if beside && self.is_read_dearly() {
+        if beside && self.is_read_cost_high() {
             merge_beside(self);
         }
     }
@@ -139,7 +139,7 @@ impl Database {
     }
 
     /// True if reading past the memtables has cost more than merging them would.
-    pub(super) fn is_read_dearly(&self) -> bool {
+    pub(super) fn is_read_cost_high(&self) -> bool {
         let c = self.control();
         let lost = c.walked_steps.load(Relaxed).saturating_mul(STEP_NS);
         // Most losses stay below this, and need no sum of what there is.
@@ -206,7 +206,7 @@ impl<'a> Pace<'a> {
     pub(super) fn merged(self, bytes: u64) {
         let (c, kib) = (self.control, bytes >> 10);
         learn(&c.merge_ns_per_kib, self.took_ns(), kib);
-        c.unbrought_kib.store(c.unbrought_kib.load(Relaxed).saturating_add(kib), Relaxed);
+        c.uncheckpointed_kib.store(c.uncheckpointed_kib.load(Relaxed).saturating_add(kib), Relaxed);
     }
 
     /// Notes that the checkpoint has ended; `whole` if all of the WAL is in the file now.
@@ -215,8 +215,8 @@ impl<'a> Pace<'a> {
         let taken = c.checkpoints_ns.load(Relaxed).saturating_add(self.took_ns());
         c.checkpoints_ns.store(if whole { 0 } else { taken }, Relaxed);
         if whole {
-            learn(&c.checkpoint_ns_per_kib, taken, c.unbrought_kib.load(Relaxed));
-            c.unbrought_kib.store(0, Relaxed);
+            learn(&c.checkpoint_ns_per_kib, taken, c.uncheckpointed_kib.load(Relaxed));
+            c.uncheckpointed_kib.store(0, Relaxed);
         }
     }
 }
@@ -246,8 +246,10 @@ impl Database {
     /// Begins a checkpoint of what is merged.
     pub(super) fn begin_checkpoint_pace(&self) -> Pace<'_> {
         let c = self.control();
-        let all =
-            c.checkpoint_ns_per_kib.load(Relaxed).saturating_mul(c.unbrought_kib.load(Relaxed));
+        let all = c
+            .checkpoint_ns_per_kib
+            .load(Relaxed)
+            .saturating_mul(c.uncheckpointed_kib.load(Relaxed));
         let span = all.saturating_sub(c.checkpoints_ns.load(Relaxed)).max(all / LAST_PART);
         Pace::begin(c, span)
     }
@@ -312,7 +314,7 @@ pub(crate) fn merge_beside(database: &Arc<Database>) -> bool {
 /// True if a thread makes a due merge, for which a transaction without room can wait. A transaction
 /// that merged itself would be away for the merge and its checkpoint, while others go on. False if
 /// the thread has just failed: the transaction then merges itself, and gets the error.
-pub(crate) fn will_be_merged_beside(database: &Arc<Database>) -> bool {
+pub(crate) fn background_merge_will_run(database: &Arc<Database>) -> bool {
     database.merge_is_due() && !database.worker().has_just_failed() && merge_beside(database)
 }
 

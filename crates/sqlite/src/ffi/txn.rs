@@ -26,7 +26,7 @@ const PL_FENCE_NONE: u32 = 0;
 const PL_FENCE_UP: u32 = 1;
 const PL_FENCE_LOWERED: u32 = 2;
 const PL_FIRST_REFUSED: c_int = 1;
-const PL_FIRST_IN_VAIN: c_int = 2;
+const PL_FIRST_NO_RIGHT: c_int = 2;
 const PL_FIRST_CHANGES: c_int = 3;
 
 /// See engine.h.
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn pl_begins_early(conn: *mut PlConn, first: u64) -> c_int
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_note_first(conn: *mut PlConn, first: u64, what: c_int) {
     let note = |c: &mut Conn| match what {
-        PL_FIRST_IN_VAIN => c.began_early_in_vain(),
+        PL_FIRST_NO_RIGHT => c.missed_early_right(),
         PL_FIRST_CHANGES => c.note_schema_change(first),
         _ => c.note_first(first, what == PL_FIRST_REFUSED),
     };

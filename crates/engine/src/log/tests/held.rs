@@ -372,6 +372,6 @@ fn a_slot_is_not_used_while_somebody_may_write_to_it() {
     bench.commit_durably(2, 2, 100);
     bench.log.retire(Generation::new(1));
     assert!(matches!(bench.try_commit(3, 3, 100), Err(LogError::Full { .. })));
-    shared.forget_writer(ProcessIndex(7));
+    shared.withdraw_intent(ProcessIndex(7));
     bench.commit_durably(3, 3, 100);
 }

@@ -105,7 +105,7 @@ impl Node {
         let party = Notes::join(file);
         let log = Log::new(ring, log_file, base_wal, party.clone());
         // As at the registration of a process: the previous process in this place is dead.
-        log.shared().forget_writer(party.index());
+        log.shared().withdraw_intent(party.index());
         let node = Node { bench: Bench { log, memory, party }, records };
         if create {
             let start = node.bench.shared_end();
