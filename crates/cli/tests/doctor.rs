@@ -188,6 +188,21 @@ fn a_file_that_was_taken_away_from_living_programs_is_a_problem_and_they_are_nam
 }
 
 #[test]
+fn programs_whose_wal_was_removed_lose_nothing_when_they_close() {
+    let Some(scene) = Scene::concurrent() else { return };
+    let mut shell = scene.shell();
+    shell.run("INSERT INTO t VALUES(2, 20);");
+    scene.remove("-wal");
+    shell.run("INSERT INTO t VALUES(3, 30); CREATE TABLE more(x); INSERT INTO more VALUES(1);");
+    is_ill(doctor(&scene), "1 problem")
+        .says(&["are lost if these programs are killed", "let them close"]);
+    shell.close();
+    is_well(doctor(&scene), "nothing is wrong");
+    let sql = "SELECT count(*) FROM t; SELECT count(*) FROM more";
+    assert_eq!(scene.ours(sql).done().out, "3\n1\n");
+}
+
+#[test]
 fn a_log_that_was_renamed_is_a_problem_and_so_is_a_session_that_has_stopped() {
     let Some(scene) = Scene::concurrent() else { return };
     let mut shell = scene.shell();

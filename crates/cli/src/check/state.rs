@@ -29,7 +29,8 @@ fn gone(astray: &Astray) -> Line {
              closed the database and it has been opened once"
         }
         "-wal" => {
-            "what is still written to it is in no file that has a name; close all programs that use the database, then open it again"
+            "commits that only it has are lost if these programs are killed; let them close the database, which brings those into the file, \
+             then open it again"
         }
         _ => {
             "nobody else can open the database beside these programs; close all of them, then open it again"
