@@ -48,7 +48,26 @@ EDITS = {
             "    (binaryfunc)pysqlite_blob_subscript,\n    (objobjargproc)pysqlite_blob_ass_subscript,\n",
             "    plait_blob_subscript,\n    plait_blob_ass_subscript,\n",
         ),
-        ("The same.", "        .tp_as_sequence = &blob_sequence_methods,\n", ""),
+        (
+            "A blob that is closed is let go of, and so are those that were dropped.",
+            "            if (ref == (PyObject *)self) {\n                PyList_SetSlice(self->connection->blobs, i, i+1, NULL);\n                break;\n"
+            "            }\n        }\n",
+            "            Py_DECREF(ref);\n            if (ref == (PyObject *)self) {\n                PyList_SetSlice(self->connection->blobs, i, i+1, NULL);\n"
+            "                break;\n            }\n        } else {\n            PyList_SetSlice(self->connection->blobs, i, i+1, NULL);\n            i--;\n        }\n",
+        ),
+        (
+            "Weak references end with the object, not when it is closed.",
+            "    remove_blob_from_connection_blob_list(self);\n    if (self->in_weakreflist != NULL) {\n"
+            "        PyObject_ClearWeakRefs((PyObject*)self);\n    }\n}\n",
+            "    remove_blob_from_connection_blob_list(self);\n}\n",
+        ),
+        (
+            "The same.",
+            "    _close_blob_inner(self);\n    Py_XDECREF(self->connection);\n",
+            "    if (self->in_weakreflist != NULL) {\n        PyObject_ClearWeakRefs((PyObject*)self);\n    }\n"
+            "    _close_blob_inner(self);\n    Py_XDECREF(self->connection);\n",
+        ),
+        ("No sequence either.", "        .tp_as_sequence = &blob_sequence_methods,\n", ""),
         ("A Blob that open_blob() has not made would have no connection.", "    pysqlite_BlobType.tp_new = PyType_GenericNew;\n", ""),
         (
             "Nothing makes one without.",
@@ -149,6 +168,12 @@ EDITS = {
             "ROLLBACK leaves rows to those that read them, as since CPython 3.11.",
             "        pysqlite_do_all_statements(self, ACTION_RESET, 1);\n",
             "",
+        ),
+        (
+            "Each blob that is closed leaves the list, so it is gone through from its end.",
+            "    for (i = 0; i < PyList_GET_SIZE(self->blobs); i++) {\n        weakref",
+            "    for (i = (int)PyList_GET_SIZE(self->blobs) - 1; i >= 0; i--) {\n        if (i >= PyList_GET_SIZE(self->blobs)) {\n"
+            "            continue;\n        }\n        weakref",
         ),
         (
             "The source of a backup may be closed.",

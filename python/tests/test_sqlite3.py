@@ -6,6 +6,7 @@ import sqlite3 as of_python
 import sys
 import threading
 import unittest
+import weakref
 
 import plait
 from place import Case
@@ -144,6 +145,23 @@ class Connections(Case):
                 blob[10]
         with self.assertRaises(sqlite3.OperationalError), db.blobopen("t", "b", 1, readonly=True) as blob:
             blob.write(b"x")
+
+    def test_blobs_that_are_closed_or_dropped_are_gone(self):
+        db = self.connect()
+        db.execute("CREATE TABLE t(b)")
+        db.execute("INSERT INTO t VALUES (zeroblob(10))")
+        for drop in (lambda blob: blob.close(), lambda blob: None):
+            blob = db.blobopen("t", "b", 1)
+            gone = weakref.ref(blob)
+            drop(blob)
+            del blob
+            self.assertIsNone(gone())
+        kept = [db.blobopen("t", "b", 1) for _ in range(4)]
+        del kept[1]
+        db.close()
+        with self.assertRaises(sqlite3.ProgrammingError):
+            kept[0].read()
+        self.assertNotIn(os.path.realpath(self.path), [os.path.realpath(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd")])
 
     def test_limits_and_settings(self):
         db = self.connect()
