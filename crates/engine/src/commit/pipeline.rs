@@ -19,8 +19,9 @@
 //!   itself.
 //! - PIPE-3 (COMMIT-3) A COMMIT under FULL returns when it is on disk, and no reader sees it
 //!   before; see visibility.rs.
-//! - PIPE-2 An error before the commit point leaves everything as it was. After it the only
-//!   possible error is a failed sync, which poisons the database (COMMIT-4).
+//! - PIPE-2 An error before the commit point leaves everything as it was. After it every error
+//!   stops the database (COMMIT-4), or says that the commit is published and not known to be on
+//!   disk: whether it is committed shows later.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 

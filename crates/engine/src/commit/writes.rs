@@ -14,7 +14,8 @@
 //! - WRITES-2 `frame_bytes` is the sum of `op_frame_bytes` over all writes.
 //! - WRITES-3 `root_version` of a root never returns to an earlier value.
 //! - WRITES-4 `taken_back` changes whenever a write was taken back or forgotten.
-//! - WRITES-5 A write for which there is no memory changes nothing.
+//! - WRITES-5 A write whose row finds no memory changes nothing. The few bytes that lead to a row
+//!   are allocated as everywhere in Rust: without them the process ends (memory.rs).
 //! - WRITES-6 A statement's savepoint has no number, and is not replayed. Its statement alone
 //!   closes it, perhaps before one that began later. When savepoints below it are closed it stays;
 //!   when they are taken back it leads to what is left then.

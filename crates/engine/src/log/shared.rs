@@ -511,12 +511,6 @@ impl LogShared {
         }
     }
 
-    /// Changes how many slots the file may have; fewer than it has take effect as slots are freed.
-    pub fn set_slot_limit(&self, slots: u32) {
-        // Relaxed: a bound that orders nothing.
-        self.slot_limit.store(slots.clamp(2, MAX_SLOTS), Relaxed);
-    }
-
     /// Slots that the file may have.
     pub fn slot_limit(&self) -> u32 {
         // Relaxed: a bound that orders nothing.
@@ -596,9 +590,9 @@ impl LogShared {
     /// (M) Makes the entry of a segment that no published frame has entered.
     pub(super) fn record_segment(&self, s: &Segment, slot: u32) {
         let e = self.entry(s.number);
-        // Release: a reader that still sees the old number sees no new field mixed in afterwards,
-        // because entries are reused only long after their segment stopped being asked for.
-        e.segment.store(0, Release);
+        // Relaxed: no reader asks for a segment whose entry is reused. An author that dies in here
+        // leaves no number over the fields of two segments.
+        e.segment.store(0, Relaxed);
         e.generation.store(s.generation.get(), Relaxed);
         e.generation_start.store(s.generation_start.get(), Relaxed);
         e.previous_generation.store(s.previous_generation.get(), Relaxed);

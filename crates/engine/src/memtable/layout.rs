@@ -26,8 +26,8 @@ use super::atomics::{AtomicU32, AtomicU64};
 /// Marks a formatted region.
 pub(super) const MAGIC: u32 = 0x504c_4d32;
 
-/// Highest tower. A quarter of the nodes of each level reach the next: 4^12 nodes are more than 4
-/// GiB hold.
+/// Highest tower. A quarter of the nodes of each level reach the next, and no arena holds 4^12
+/// nodes.
 pub(super) const HEIGHT_MAX: usize = 12;
 
 /// Words of the root filter.

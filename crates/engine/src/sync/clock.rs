@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Returns the monotonic clock in nanoseconds, without a system call where the kernel maps the
 /// clock.
@@ -12,15 +12,6 @@ pub fn monotonic_ns() -> u64 {
     let rc = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     debug_assert_eq!(rc, 0, "clock_gettime");
     (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
-}
-
-/// Returns the wall-clock time at the end of `wait`, for the C library's timed waits.
-pub fn realtime_after(wait: Duration) -> libc::timespec {
-    let until = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + wait;
-    libc::timespec {
-        tv_sec: libc::time_t::try_from(until.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: libc::c_long::from(until.subsec_nanos() as i32),
-    }
 }
 
 /// Returns milliseconds since the Unix epoch.

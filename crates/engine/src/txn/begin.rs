@@ -24,8 +24,8 @@
 //! Invariants
 //! - TRY-1 A refused try reports that to its caller only: no conflict is recorded, since none comes
 //!   to light.
-//! - TRY-2 Others choose rowids as if the try waited for the right: it takes none itself, and ends
-//!   at once.
+//! - TRY-2 Others choose rowids as if the try only read: it takes none itself, and ends at once. An
+//!   automatic rowid may so be the one that a try has named, and its transaction is refused.
 //!
 //! # Turns
 //!
