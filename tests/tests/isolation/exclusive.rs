@@ -426,3 +426,31 @@ fn a_write_is_prepared_anew_as_often_as_others_change_the_schema_before_its_turn
     connection.execute("INSERT INTO t VALUES(2)").expect("it is prepared anew");
     assert_eq!(fixture.open().integer("SELECT count(*) FROM t").expect("a count"), 2);
 }
+
+// holds EXCL-6
+#[test]
+fn a_merge_of_an_exclusive_transaction_that_died_in_it_is_no_change() {
+    let Some(_) = real_plait("a merge that dies") else { return };
+    let crash = Subject::plait_with_crash_points();
+    for point in ["exclusive.begun", "merge.applied", "merge.committed", "merge.settled"] {
+        let schema = "CREATE TABLE t(a); CREATE TABLE w(a); INSERT INTO t VALUES(1)";
+        let fixture = Fixture::new(crash.clone(), schema);
+        let other = fixture.open();
+        other.execute("PRAGMA plait_background_merge=off; INSERT INTO t VALUES(2)").expect("rows");
+        let reader = fixture.open();
+        reader.execute("BEGIN CONCURRENT; SELECT * FROM t; INSERT INTO w VALUES(1)").expect("rows");
+        let mut victim = Actor::start_with_environment(
+            "victim",
+            &crash,
+            &fixture.database(),
+            ("PLAIT_CRASH_AT", point),
+        );
+        victim.send("BEGIN EXCLUSIVE; CREATE TABLE made(a); COMMIT");
+        victim.await_death();
+        other.execute("BEGIN IMMEDIATE; ROLLBACK").expect("it settles what is left");
+        reader.execute("COMMIT").unwrap_or_else(|error| panic!("{point}: {error}"));
+        let commits = "SELECT value FROM plait_status WHERE name='exclusive_commits'";
+        assert_eq!(other.integer(commits), Ok(0), "{point}");
+        assert_eq!(other.integer("SELECT count(*) FROM t, w"), Ok(2), "{point}");
+    }
+}

@@ -5,7 +5,7 @@
 //! What has to be freed, allocated or waited for before a freeze finds an arena for the next
 //! generation.
 
-use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -400,6 +400,14 @@ impl Generations {
         c.base_generation.store(merged, SeqCst);
     }
 
+    /// (M) True if no commit has gone to this generation: an exclusive transaction stamps such a one,
+    /// a merge hardly ever.
+    pub(crate) fn has_no_rows(&self, generation: Generation) -> bool {
+        let slots = &self.control().generations;
+        let slot = slots.iter().find(|slot| slot.number.load(Relaxed) == generation.get());
+        slot.is_none_or(|slot| slot.max_ts.load(Relaxed) == 0)
+    }
+
     /// (M) Starts generation `number` after an exclusive commit, unless it has begun (EXCL-6), and
     /// gives that commit a timestamp.
     fn start_after_exclusive(&self, number: u32, changed: &Changed) {
@@ -420,7 +428,11 @@ impl Generations {
         c.visible_ts.store(ts, Release);
         crash_point!("exclusive.visible");
         self.region.log().note_newest_ts(ts);
-        c.readable_ts.fetch_max(ts, Release);
+        // As `Database::settle` does. Its author has merged everything; but what a merge of an
+        // exclusive transaction has left, if it died in that, may look the same, and then the
+        // memtables may hold commits that are not on disk.
+        c.readable_needs.fetch_max(c.full_end.load(Relaxed), AcqRel);
+        c.readable_ts.fetch_max(ts, AcqRel);
         c.counters.exclusive_commits.fetch_add(1, Relaxed);
     }
 

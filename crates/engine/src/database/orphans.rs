@@ -24,7 +24,8 @@
 //!   unsettled only the settling process writes to the base. So another try after a failure meets
 //!   the same base.
 //! - ESTATE-3 Readers need neither right and go on, unless a transaction is known to be committed,
-//!   or is prepared and about to be resolved (PREP-9, PREP-10).
+//!   or is prepared and about to be resolved (PREP-9, PREP-10). A reader that finds a commit of the
+//!   base without a living author settles it, if it can.
 //! - ESTATE-4 A failure stops the log only if it leaves unknown what is on disk: a failed sync.
 //!
 //! # Prepared transactions
@@ -42,6 +43,7 @@
 //! | `log_end` | a dead slot | the next reaper turns it into the next line |
 //! | `log_end` | `UNSETTLED_PREPARED` | author dead or failed: the next writer or reader resolves |
 //! | `log_end` | `UNSETTLED` | the same, of an exclusive transaction (Prepared pages) |
+//! | before `log_end` | a living slot | it is resolved, and not settled yet: readers wait (PREP-10) |
 //! | anything else | any | it is resolved, or its author died before it was published |
 //!
 //! The next frame clears the last state.
@@ -261,6 +263,7 @@ impl Database {
     fn settle_dead_merge(&self, mine: SlotIndex) -> Result<()> {
         // The dead process's locks on the base are gone with it, so the header is settled.
         let header = self.with_base(|base| base.header())?;
+        self.refuse_strange_base(&header)?;
         // EXCL-6: the active generation may have been switched already.
         let committed = header.generation.get() > self.control().base_generation.load(Acquire);
         let exclusive = self.is_exclusive(mine);
@@ -279,10 +282,35 @@ impl Database {
             }
         }
         let _guard = self.lock_commit_even_if_poisoned()?;
+        // Before it changes anything an exclusive transaction merges, and may have died in that.
+        let exclusive = exclusive && self.generations.has_no_rows(header.generation);
         self.generations.settle_base(&header, exclusive.then_some(&Changed::ANYTHING));
         // A fence that the dead process was raising is raised by the next writer.
         self.note_rest(&header);
         Ok(())
+    }
+
+    /// Fails if the base is not this session's, or one that this session has not made yet.
+    fn refuse_strange_base(&self, header: &BaseHeader) -> Result<()> {
+        let is_ours = header.salt == self.control().salt.load(Relaxed)
+            && header.generation <= self.generations.active_number();
+        if header.marked && !is_ours {
+            return Err(Error::Replaced(self.path().to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Settles a commit of the base whose author is dead, before a reader looks at it: without its
+    /// timestamp the reader would not know a new state from the old one. True if that changed
+    /// anything. A reader that cannot settle it goes on (ESTATE-3).
+    pub(crate) fn settle_base_of_dead(&self, seen: Generation) -> bool {
+        // Acquire pairs with the SeqCst of `settle_base`: equal but for the moment between a commit
+        // and that.
+        let is_settled = || self.control().base_generation.load(Acquire) >= seen.get();
+        if is_settled() || self.slots.is_owner_alive(self.control().merge_owner.load(Acquire)) {
+            return false;
+        }
+        self.reap_and_settle().is_ok_and(|(_, settled)| settled.is_ok()) && is_settled()
     }
 
     /// (M) Records that the base is at rest: the process that unfenced it may have died before it

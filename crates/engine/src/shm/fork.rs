@@ -12,7 +12,9 @@
 //! - FORK-1 A file on which a lock shows that this process lives is a [`LockFile`] from before the
 //!   lock is taken, and no other descriptor and no inherited mapping leads to its description.
 //! - FORK-2 In the child the descriptor's number stays taken, by something harmless, so that the
-//!   copies of the parent's objects there neither close nor lock a file of the program.
+//!   copies of the parent's objects there neither close nor lock a file of the program. Where the
+//!   process may have no descriptor of that number any more the number is free, and stays so as
+//!   long as the limit does.
 
 #![allow(unsafe_code)]
 

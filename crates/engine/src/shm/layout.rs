@@ -364,7 +364,8 @@ pub struct Control {
     /// (M) When a waiter from the queue last got the writer's right, in nanoseconds of the
     /// monotonic clock.
     pub right_served_ns: AtomicU64,
-    /// Exclusive owner of each read mark: process slot index + 1, 0 when none (read_marks.rs).
+    /// Exclusive owner of each read mark, 0 when none: process slot index + 1, and above it how
+    /// often the slot was taken (read_marks.rs).
     pub mark_owners: [AtomicU32; READ_MARKS],
     /// Process slots that were ever used lie below this index; raised before a slot is used.
     pub processes_high_water: AtomicU32,

@@ -47,9 +47,10 @@
 //!   every taker of an arena needs one of them: a freeze by a commit or a part needs the writer's
 //!   right, one by a merge the other. If the author dies, both rights pass to the process that
 //!   settles it (ESTATE-2 in database/orphans.rs).
-//! - EXCL-6 While the header of the base is newer than `base_generation` the commit is not settled.
-//!   The process that settles it gives it a timestamp, whatever a dead one has done before: without
-//!   one the gaps and the snapshots of others would pass for those of the new base.
+//! - EXCL-6 While the header of the base is newer than `base_generation`, a merge or an exclusive
+//!   commit is not settled. If it is exclusive, which its generation without rows tells, the process
+//!   that settles it gives it a timestamp, whatever a dead one has done before: without one the gaps
+//!   and the snapshots of others would pass for those of the new base.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Instant;

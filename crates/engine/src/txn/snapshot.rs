@@ -87,6 +87,9 @@ impl Conn {
             // The base is older than the pin: only a replaced file explains that twice in a row.
             return Ok(Taken::Retry);
         }
+        if self.db.settle_base_of_dead(base.generation) {
+            return Ok(Taken::Retry);
+        }
         let ts = if newest {
             self.await_turn();
             let (ts, needs) = self.db.newest()?;
