@@ -84,7 +84,7 @@ fn a_backup_beside_the_wal_of_the_database_of_before_is_told_and_left_alone() {
                 }
                 scene.plait(&["recover"]).failed();
                 let to = ["backup", "app.db", "copy.db"];
-                finish(command(&to).current_dir(scene.folder())).failed().says(&["beside"]);
+                finish(command(&to).current_dir(scene.folder())).failed().says(&["next to"]);
                 assert_eq!(scene.contents(), before, "{mode}, {how}, {sql}");
                 scene
                     .plait(&["recover", "--accept-base", "--yes"])

@@ -348,9 +348,10 @@ fn show(finished: &[Finished]) {
 fn conclude(finished: &[Finished]) {
     let again: u64 = finished.iter().map(|f| f.measured.retries).sum();
     let notes = format!(
-        "served: COMMIT returned. ratio: to SQLite with BEGIN IMMEDIATE and as many writers. failed: ended with\n\
-         \"database is locked\". median, 99 %, worst: from BEGIN to the return of COMMIT, of what was served.\n\
-         BEGIN CONCURRENT: transactions that met another one were run again, {}, within those times.",
+        "served: COMMIT returned. ratio: to SQLite with BEGIN IMMEDIATE and as many writers.\n\
+         failed: ended with \"database is locked\". median, 99 %, worst: from BEGIN to the return of COMMIT,\n\
+         of what was served. BEGIN CONCURRENT: transactions that met another one were run again, {},\n\
+         within those times.",
         of(again, "time", "times")
     );
     anstream::println!("\n{}", styled(FAINT, notes));
@@ -386,8 +387,8 @@ fn conclude(finished: &[Finished]) {
     // As it was called: `dist/bin/plait` after `make demo`.
     let plait = std::env::args().next().unwrap_or_else(|| "plait".to_owned());
     anstream::println!(
-        "next: `{plait} enable app.db` once, then `{plait} run -- YOUR-PROGRAM`. Where SQLite with BEGIN IMMEDIATE\n\
-         is fast enough, that and a busy_timeout are all you need."
+        "next: `{plait} enable app.db` once, then `{plait} run -- YOUR-PROGRAM`.\n\
+         Where SQLite with BEGIN IMMEDIATE is fast enough, that and a busy_timeout are all you need."
     );
 }
 
@@ -402,7 +403,8 @@ fn verdict(finished: &[Finished]) -> Option<String> {
     let (stock, ours) = (find(Engine::StockDeferred)?, find(Engine::Deferred)?);
     let rate = |f: &Finished| count(f.measured.commits_per_second.round() as u64);
     Some(format!(
-        "An unchanged program in {}: SQLite serves {} a second and fails {:.1} %, Plait {} and {:.1} %.",
+        "An unchanged program in {}: SQLite serves {} a second and fails {:.1} %,\n\
+         Plait serves {} and fails {:.1} %.",
         of(u64::from(most), "process", "processes"),
         rate(stock),
         stock.failed_percent(),
