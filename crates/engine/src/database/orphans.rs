@@ -300,19 +300,6 @@ impl Database {
         Ok(())
     }
 
-    /// Settles a commit of the base whose author is dead, before a reader looks at it: without its
-    /// timestamp the reader would not know a new state from the old one. True if that changed
-    /// anything. A reader that cannot settle it goes on (ESTATE-3).
-    pub(crate) fn settle_base_of_dead(&self, seen: Generation) -> bool {
-        // Acquire pairs with the SeqCst of `settle_base`: equal but for the moment between a commit
-        // and that.
-        let is_settled = || self.control().base_generation.load(Acquire) >= seen.get();
-        if is_settled() || self.slots.is_owner_alive(self.control().merge_owner.load(Acquire)) {
-            return false;
-        }
-        self.reap_and_settle().is_ok_and(|(_, settled)| settled.is_ok()) && is_settled()
-    }
-
     /// (M) Records that the base is at rest: the process that unfenced it may have died before it
     /// could.
     pub(crate) fn note_rest(&self, header: &BaseHeader) {

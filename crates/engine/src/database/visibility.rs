@@ -60,7 +60,7 @@ use std::time::Instant;
 use super::Database;
 use crate::error::{Error, Result};
 use crate::fault;
-use crate::ids::{Lsn, ProcessIndex, SlotIndex, SnapshotTs};
+use crate::ids::{Generation, Lsn, ProcessIndex, SlotIndex, SnapshotTs};
 use crate::shm::layout::ProcessSlot;
 use crate::shm::process;
 use crate::shm::process::Said;
@@ -163,6 +163,19 @@ impl Database {
             }
         }
         Ok(())
+    }
+
+    /// Settles a commit of the base whose author is dead, before a reader looks at it: without its
+    /// timestamp the reader would not know a new state from the old one. True if that changed
+    /// anything. A reader that cannot settle it goes on (ESTATE-3).
+    pub(crate) fn settle_base_of_dead(&self, seen: Generation) -> bool {
+        // Acquire pairs with the SeqCst of `settle_base`: equal but for the moment between a commit
+        // and that.
+        let is_settled = || self.control().base_generation.load(Acquire) >= seen.get();
+        if is_settled() || self.slots.is_owner_alive(self.control().merge_owner.load(Acquire)) {
+            return false;
+        }
+        self.reap_and_settle().is_ok_and(|(_, settled)| settled.is_ok()) && is_settled()
     }
 
     /// True if the thread that published the newest commit of the process in slot `index` lives to
