@@ -403,3 +403,28 @@ fn a_process_that_may_not_make_the_log_longer_fails_before_its_commit_counts() {
         sound_at_rest(&fixture.database(), 9);
     }
 }
+
+// holds EXCL-6
+#[test]
+fn a_fence_whose_author_died_before_the_first_write_of_a_session_is_raised_by_the_next() {
+    let Some(_) = real_plait("a fence of the dead") else { return };
+    let crash = Subject::plait_with_crash_points();
+    for point in
+        ["log.create.written", "log.create.renamed", "fence.log_created", "fence.committed"]
+    {
+        let fixture = Fixture::new(crash.clone(), SCHEMA);
+        let witness = fixture.open();
+        witness.execute("BEGIN CONCURRENT; SELECT * FROM t; COMMIT").expect("a member, at rest");
+        let mut victim = Actor::start_with_environment(
+            "victim",
+            &crash,
+            &fixture.database(),
+            ("PLAIT_CRASH_AT", point),
+        );
+        victim.send("BEGIN CONCURRENT; INSERT INTO t VALUES(666, 0); COMMIT");
+        victim.await_death();
+        goes_on(&witness, 2);
+        witness.close().expect("it closes");
+        sound_at_rest(&fixture.database(), 2);
+    }
+}

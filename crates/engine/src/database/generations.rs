@@ -400,12 +400,22 @@ impl Generations {
         c.base_generation.store(merged, SeqCst);
     }
 
-    /// (M) True if no commit has gone to this generation: an exclusive transaction stamps such a one,
-    /// a merge hardly ever.
-    pub(crate) fn has_no_rows(&self, generation: Generation) -> bool {
+    /// (M) True if an exclusive transaction has stamped the base with `generation`, and not a merge: it
+    /// is the active one, which no merge brings in, or a killed process has switched to the next one
+    /// and left it without rows.
+    ///
+    /// # Errors
+    /// NoMemory.
+    pub(crate) fn is_stamp(&self, generation: Generation) -> Result<bool> {
+        let number = generation.get();
+        if self.active_generation().number.load(Relaxed) == number {
+            return Ok(true);
+        }
         let slots = &self.control().generations;
-        let slot = slots.iter().find(|slot| slot.number.load(Relaxed) == generation.get());
-        slot.is_none_or(|slot| slot.max_ts.load(Relaxed) == 0)
+        match slots.iter().position(|slot| slot.number.load(Relaxed) == number) {
+            Some(index) => Ok(self.memtable(index)?.is_empty()),
+            None => Ok(false),
+        }
     }
 
     /// (M) Starts generation `number` after an exclusive commit, unless it has begun (EXCL-6), and

@@ -109,6 +109,13 @@ impl Database {
         Some(guard)
     }
 
+    /// As [`Database::try_lock_commit`], also if the owner is dead. `None` while it lives, running or
+    /// stopped.
+    pub(crate) fn try_lock_commit_of_dead(&self) -> Option<Guard<'_>> {
+        let guard = self.control().commit_mutex.try_lock_from_dead(self.party())?;
+        self.repair_and_collect(self.reach_used(guard).ok()?).ok()
+    }
+
     /// As [`Database::lock_commit`], also of a poisoned database.
     pub(crate) fn lock_commit_even_if_poisoned(&self) -> Result<Guard<'_>> {
         let guard = match self.control().commit_mutex.try_lock(self.party()) {

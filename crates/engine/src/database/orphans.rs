@@ -25,7 +25,7 @@
 //!   the same base.
 //! - ESTATE-3 Readers need neither right and go on, unless a transaction is known to be committed,
 //!   or is prepared and about to be resolved (PREP-9, PREP-10). A reader that finds a commit of the
-//!   base without a living author settles it, if it can.
+//!   base without a living author settles it, if it can without a wait.
 //! - ESTATE-4 A failure stops the log only if it leaves unknown what is on disk: a failed sync.
 //!
 //! # Prepared transactions
@@ -263,7 +263,6 @@ impl Database {
     fn settle_dead_merge(&self, mine: SlotIndex) -> Result<()> {
         // The dead process's locks on the base are gone with it, so the header is settled.
         let header = self.with_base(|base| base.header())?;
-        self.refuse_strange_base(&header)?;
         // EXCL-6: the active generation may have been switched already.
         let committed = header.generation.get() > self.control().base_generation.load(Acquire);
         let exclusive = self.is_exclusive(mine);
@@ -283,20 +282,10 @@ impl Database {
         }
         let _guard = self.lock_commit_even_if_poisoned()?;
         // Before it changes anything an exclusive transaction merges, and may have died in that.
-        let exclusive = exclusive && self.generations.has_no_rows(header.generation);
+        let exclusive = exclusive && self.generations.is_stamp(header.generation)?;
         self.generations.settle_base(&header, exclusive.then_some(&Changed::ANYTHING));
         // A fence that the dead process was raising is raised by the next writer.
         self.note_rest(&header);
-        Ok(())
-    }
-
-    /// Fails if the base is not this session's, or one that this session has not made yet.
-    fn refuse_strange_base(&self, header: &BaseHeader) -> Result<()> {
-        let is_ours = header.salt == self.control().salt.load(Relaxed)
-            && header.generation <= self.generations.active_number();
-        if header.marked && !is_ours {
-            return Err(Error::Replaced(self.path().to_owned()));
-        }
         Ok(())
     }
 

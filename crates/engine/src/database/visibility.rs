@@ -175,6 +175,10 @@ impl Database {
         if is_settled() || self.slots.is_owner_alive(self.control().merge_owner.load(Acquire)) {
             return false;
         }
+        // The owner of the commit mutex may be stopped: the next read tries again.
+        if self.try_lock_commit_of_dead().is_none() {
+            return false;
+        }
         self.reap_and_settle().is_ok_and(|(_, settled)| settled.is_ok()) && is_settled()
     }
 

@@ -48,9 +48,9 @@
 //!   right, one by a merge the other. If the author dies, both rights pass to the process that
 //!   settles it (ESTATE-2 in database/orphans.rs).
 //! - EXCL-6 While the header of the base is newer than `base_generation`, a merge or an exclusive
-//!   commit is not settled. If it is exclusive, which its generation without rows tells, the process
-//!   that settles it gives it a timestamp, whatever a dead one has done before: without one the gaps
-//!   and the snapshots of others would pass for those of the new base.
+//!   commit is not settled. If it is exclusive, which its generation tells (the active one, or one
+//!   without rows), the process that settles it gives it a timestamp, whatever a dead one has done
+//!   before: without one the gaps and the snapshots of others would pass for those of the new base.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Instant;
