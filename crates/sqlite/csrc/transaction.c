@@ -59,8 +59,9 @@
 **  - ENDS-1 Cursors save their places before the snapshot moves: a call that may move it, and may
 **    fail afterwards, comes after plLetMove() or plHardSaveAll(). So cursors are right at every
 **    exit, and saving them cannot fail once something has been taken.
-**  - ENDS-2 After the commit point nothing is an error of the COMMIT. If statements that go on
-**    reading need something and cannot have it, they fail, not the COMMIT (plReadOn()).
+**  - ENDS-2 After the commit point only a failed sync is an error of the COMMIT, which leaves the
+**    commit published. If statements that go on reading need something and cannot have it, they
+**    fail, not the COMMIT (plReadOn()).
 **  - ENDS-3 What was read stays in the engine's read set until the transaction ends, in every file:
 **    a file that was not changed ends as a writer in CommitPhaseTwo alone.
 */
