@@ -202,7 +202,7 @@ pub fn refuse_if_broken(state: &Inspection, shown: &Path) -> Result<()> {
         )),
         Outlook::Mixes { why } => Err(Failure::new(
             format!(
-                "{} stands beside a WAL that belongs to another database file, and opening it would mix the two: {why}",
+                "{} is next to a WAL that belongs to another database file, and opening it would mix the two: {why}",
                 shown.display()
             ),
             format!("run `plait check {}`, which tells what to do", quoted(shown)),

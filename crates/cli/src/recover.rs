@@ -238,7 +238,7 @@ fn accept_file(args: &RecoverArgs, state: &Inspection, why: &str) -> Result<u8> 
     let (shown, wal) = (args.file.display(), beside(&state.path, "-wal"));
     if !args.accept_base {
         return Err(Failure::new(
-            format!("{shown} stands beside a WAL that belongs to another database file: {why}"),
+            format!("{shown} is next to a WAL that belongs to another database file: {why}"),
             format!(
                 "put the right one of them back; or use the file alone: `plait recover {} --accept-base` (it asks; --yes answers)",
                 quoted(&args.file)
