@@ -75,7 +75,8 @@ fn walk(
         let entry = entry?;
         let path = entry.path();
         if entry.file_type()?.is_dir() {
-            if entry.file_name() != "target" {
+            // What cargo and `make wheel` have built, sources of others among it.
+            if entry.file_name() != "target" && path != root.join("python/build") {
                 walk(&path, root, is_wanted, files)?;
             }
         } else if let Some(language) = Language::of(&path).filter(|&language| is_wanted(language)) {
