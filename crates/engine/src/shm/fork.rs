@@ -217,9 +217,13 @@ impl Drop for LockFile {
 mod tests {
     use super::super::locks;
     use super::*;
+    use std::sync::{Mutex, PoisonError};
+
+    /// For tests that fork: the child of another one has the files of this one too, for a moment.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
     /// Runs `f` in a child made by fork, which then sleeps until it is killed.
-    fn forked(f: impl FnOnce() -> bool) -> libc::pid_t {
+    fn forked(f: impl FnOnce() -> bool) -> Child {
         let mut ends = [0; 2];
         // SAFETY: room for two descriptors.
         assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
@@ -242,15 +246,21 @@ mod tests {
             // SAFETY: opened above.
             unsafe { libc::close(end) };
         }
+        let child = Child(pid);
         assert_eq!(said, 1, "what the child found");
-        pid
+        child
     }
 
-    fn end(pid: libc::pid_t) {
-        // SAFETY: our own child.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
-        // SAFETY: our own child; the status is not wanted.
-        unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+    /// A child that ends with the test, also if that fails.
+    struct Child(libc::pid_t);
+
+    impl Drop for Child {
+        fn drop(&mut self) {
+            // SAFETY: our own child.
+            unsafe { libc::kill(self.0, libc::SIGKILL) };
+            // SAFETY: our own child; the status is not wanted.
+            unsafe { libc::waitpid(self.0, std::ptr::null_mut(), 0) };
+        }
     }
 
     /// A file with a lock on byte 7, and the same file opened by its name.
@@ -265,10 +275,11 @@ mod tests {
     // holds FORK-1, FORK-2
     #[test]
     fn a_child_does_not_keep_its_parents_locks() {
+        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = tempfile::tempdir().unwrap();
         let (file, elsewhere) = locked_and_opened_again(&dir);
         let fd = file.as_raw_fd();
-        let child = forked(|| {
+        let _child = forked(|| {
             let mut what = std::mem::MaybeUninit::<libc::stat>::uninit();
             // SAFETY: room for the answer.
             let is_open = unsafe { libc::fstat(fd, what.as_mut_ptr()) } == 0;
@@ -278,7 +289,33 @@ mod tests {
         assert!(locks::is_locked_elsewhere(&elsewhere, 7).unwrap(), "the parent still holds it");
         drop(file);
         assert!(!locks::is_locked_elsewhere(&elsewhere, 7).unwrap(), "the child keeps it");
-        end(child);
+    }
+
+    // holds FORK-1
+    #[test]
+    fn a_child_that_may_not_have_the_descriptor_does_not_keep_its_parents_locks_either() {
+        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        use rustix::process::{Resource, getrlimit, setrlimit};
+        // Above what the other tests of this process have open.
+        const HIGH: RawFd = 700;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let create = || {
+            let file = File::options().create_new(true).read(true).write(true).open(&path)?;
+            Ok(File::from(rustix::io::fcntl_dupfd_cloexec(&file, HIGH)?))
+        };
+        let file = LockFile::open(create).unwrap();
+        assert!(file.as_raw_fd() >= HIGH && locks::try_lock(&file, 7).unwrap());
+        let elsewhere = File::options().read(true).write(true).open(&path).unwrap();
+        let before = getrlimit(Resource::Nofile);
+        let mut lowered = before;
+        lowered.current = Some(HIGH as u64);
+        setrlimit(Resource::Nofile, lowered).unwrap();
+        let _child = forked(|| true);
+        setrlimit(Resource::Nofile, before).unwrap();
+        assert!(locks::is_locked_elsewhere(&elsewhere, 7).unwrap(), "the parent still holds it");
+        drop(file);
+        assert!(!locks::is_locked_elsewhere(&elsewhere, 7).unwrap(), "the child keeps it");
     }
 
     #[test]
