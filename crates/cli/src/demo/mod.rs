@@ -403,13 +403,13 @@ fn verdict(finished: &[Finished]) -> Option<String> {
     let (stock, ours) = (find(Engine::StockDeferred)?, find(Engine::Deferred)?);
     let rate = |f: &Finished| count(f.measured.commits_per_second.round() as u64);
     Some(format!(
-        "An unchanged program in {}: SQLite serves {} a second and fails {:.1} %,\n\
-         Plait serves {} and fails {:.1} %.",
+        "An unchanged program in {}: SQLite serves {} a second and fails {},\n\
+         Plait serves {} and fails {}.",
         of(u64::from(most), "process", "processes"),
         rate(stock),
-        stock.failed_percent(),
+        table::percent(stock.failed_percent()),
         rate(ours),
-        ours.failed_percent()
+        table::percent(ours.failed_percent())
     ))
 }
 

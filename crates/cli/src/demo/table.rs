@@ -55,20 +55,26 @@ pub fn last(finished: &[Finished]) -> String {
 fn line(cells: [&str; 8]) -> String {
     let [writers, program, rate, ratio, failed, median, p99, worst] = cells;
     let line = format!(
-        "{writers:>7}  {program:<27}  {rate:>9}  {ratio:>6}  {failed:>6}  {median:>8}  {p99:>8}  {worst:>8}"
+        "{writers:>7}  {program:<27}  {rate:>9}  {ratio:>6}  {failed:>7}  {median:>8}  {p99:>8}  {worst:>8}"
     );
     line.trim_end().to_owned()
 }
 
+/// Below a tenth as a fraction, which says how much slower it is.
 fn ratio(x: f64) -> String {
-    if x < 0.95 { format!("{x:.2}x") } else { format!("{x:.1}x") }
+    match x {
+        x if x < 0.1 => format!("1/{:.0}", 1.0 / x),
+        x if x < 0.95 => format!("{x:.2}x"),
+        x => format!("{x:.1}x"),
+    }
 }
 
-/// A share that is not nothing is never shown as nothing.
-fn percent(x: f64) -> String {
+/// A share that is not nothing, or not all, is never shown as that.
+pub fn percent(x: f64) -> String {
     match x {
-        0.0 => "0".to_owned(),
+        0.0 => "0 %".to_owned(),
         x if x < 0.1 => "<0.1 %".to_owned(),
+        x if x < 100.0 && x > 99.9 => ">99.9 %".to_owned(),
         x => format!("{x:.1} %"),
     }
 }
@@ -104,16 +110,16 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_below_one_has_two_digits() {
-        let ratios = [ratio(0.04), ratio(0.9), ratio(1.0), ratio(31.27)];
-        assert_eq!(ratios, ["0.04x", "0.90x", "1.0x", "31.3x"]);
+    fn a_ratio_says_how_much_slower_or_faster() {
+        let ratios = [0.004, 0.9, 1.0, 31.27].map(ratio);
+        assert_eq!(ratios, ["1/250", "0.90x", "1.0x", "31.3x"]);
     }
 
     #[test]
     fn failures_are_a_share_of_all_transactions_and_one_is_not_none() {
         let share = |failed| percent(finished(Engine::Deferred, 1, 1.0, failed).failed_percent());
-        assert_eq!([0, 2, 9_000].map(share), ["0", "0.2 %", "90.0 %"]);
-        assert_eq!(percent(0.001), "<0.1 %");
+        assert_eq!([0, 2, 9_000].map(share), ["0 %", "0.2 %", "90.0 %"]);
+        assert_eq!([0.001, 99.99, 100.0].map(percent), ["<0.1 %", ">99.9 %", "100.0 %"]);
     }
 
     #[test]
