@@ -29,7 +29,11 @@ fn a_short_demo_is_verified_and_fits_100_columns() {
         "plait enable app.db` once, then",
     ]);
     let lines = ran.out.lines().filter(|line| line.contains(", BEGIN"));
-    assert_eq!(lines.filter(|line| line.contains("x ") || line.contains(" 1/")).count(), 2 * 5 + 2 * 3, "{ran:?}");
+    assert_eq!(
+        lines.filter(|line| line.contains("x ") || line.contains(" 1/")).count(),
+        2 * 5 + 2 * 3,
+        "{ran:?}"
+    );
     for line in ran.out.lines().filter(|line| {
         !line.starts_with("disk:") && !line.starts_with("next:") && !line.contains(place)
     }) {
