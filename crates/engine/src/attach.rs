@@ -369,6 +369,9 @@ fn lock_lifecycle(db: &Database) -> bool {
 
 /// Brings everything to rest; from memory alone if the log has stopped (restore.rs).
 fn finish_session(db: &Database) -> Result<()> {
+    if db.control().fence.load(Acquire) == fence::LOWERED && has_ended(db)? {
+        return db.remove_log();
+    }
     let finished = finish_with_log(db);
     if !db.log_shared().is_replaced_by_memory() {
         return finished;
@@ -381,6 +384,20 @@ fn finish_session(db: &Database) -> Result<()> {
         session::restore::restore(db.region(), db.path(), base)
     })?;
     db.remove_log()
+}
+
+/// True if the base is at rest, on disk, and has everything: the last handle of all has closed the
+/// WAL behind a lowered fence, and nothing but the file says what it is. A process that has opened
+/// no hidden connection closes it before this.
+fn has_ended(db: &Database) -> Result<bool> {
+    db.with_base(|base| {
+        let has_ended = session::restore::has_ended(db.region(), &base.header()?);
+        if has_ended {
+            // FENCE-7 in upkeep/fence.rs.
+            base.sync_lowered()?;
+        }
+        Ok(has_ended)
+    })
 }
 
 fn finish_with_log(db: &Database) -> Result<()> {

@@ -122,6 +122,10 @@ pub trait Base: Send {
     fn lower_fence(&mut self) -> Result<bool> {
         Ok(true)
     }
+    /// Brings a lowered fence to the disk, of a base at rest. A base without a file has none there.
+    fn sync_lowered(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// Moves pages from the WAL into the database file.
     fn checkpoint(&mut self, how: Checkpoint) -> Result<WalState>;
 }

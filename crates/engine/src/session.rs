@@ -173,6 +173,7 @@ pub(crate) fn begin(
     }
     if trusted && is_fenced && restore::has_ended(region, &header) {
         // Settling would refuse the remains of a damaged log.
+        base.sync_lowered()?;
         restore::remove_own_log(region, path, None)?;
     }
     if !header.marked {
@@ -291,6 +292,10 @@ fn bring_to_rest(
         }
     }
     bury_unseen(base)?;
+    if there.is_some() {
+        // It may be the log of a session that had lowered its fence (FENCE-7).
+        base.sync_lowered()?;
+    }
     remove_log(path, there)?;
     Ok(Some(header))
 }

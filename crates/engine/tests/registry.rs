@@ -79,6 +79,9 @@ impl Base for StallingBase {
     fn lower_fence(&mut self) -> Result<bool> {
         self.inner.lower_fence()
     }
+    fn sync_lowered(&mut self) -> Result<()> {
+        self.inner.sync_lowered()
+    }
     fn checkpoint(&mut self, how: Checkpoint) -> Result<WalState> {
         self.stall.meet("checkpoint");
         self.inner.checkpoint(how)

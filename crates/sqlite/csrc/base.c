@@ -487,6 +487,34 @@ static int plBaseLowerFence(void *p){
   return rc;
 }
 
+/* Writes the two bytes again as they are, and syncs the file: a lowered fence need not have reached
+** the disk (FENCE-7 in upkeep/fence.rs). They are written first since an earlier sync may have
+** failed (FENCE-5). The checkpoint lock keeps out a checkpoint that brings others. */
+static int plSyncLowered(Pager *pPager){
+  u8 aVersion[2];
+  int rc = walBusyLock(pPager->pWal, pPager->xBusyHandler, pPager->pBusyHandlerArg, WAL_CKPT_LOCK, 1);
+  if( rc ) return rc;
+  rc = sqlite3OsRead(pPager->fd, aVersion, sizeof(aVersion), 18);
+  if( rc==SQLITE_OK && !pPager->readOnly ){
+    rc = sqlite3OsWrite(pPager->fd, aVersion, sizeof(aVersion), 18);
+  }
+  if( rc==SQLITE_OK ) rc = sqlite3OsSync(pPager->fd, SQLITE_SYNC_NORMAL);
+  walUnlockExclusive(pPager->pWal, WAL_CKPT_LOCK, 1);
+  return rc;
+}
+static int plBaseSyncLowered(void *p){
+  PlBase *pBase = (PlBase*)p;
+  Pager *pPager = plBaseBtree(pBase)->pBt->pPager;
+  int rc;
+  plBaseEnter(pBase);
+  pBase->db->busyHandler.nBusy = 0;
+  /* Without a WAL a stock program has committed another journal mode, and synced it. */
+  rc = pPager->pWal ? plSyncLowered(pPager) : SQLITE_OK;
+  sqlite3Error(pBase->db, rc);
+  sqlite3_mutex_leave(pBase->db->mutex);
+  return rc;
+}
+
 /* Is there behind the last frame of which the WAL-index knows a whole transaction that a new index would have? Of the frames those count that
 ** have the salts of the file's header. That their checksums are right is not looked at: no harm is done by what is buried without need. */
 static int plHasUnseen(Wal *pWal, int *pbUnseen){
@@ -520,7 +548,8 @@ static void plBaseTell(const char *zText){
 static const PlBaseOps plBaseOps = {
   plBaseOpen, plBaseClose, plBaseReadMarks, plBaseErrmsg, plBaseHeader, plBaseBeginWrite, plBasePut, plBaseDelete, plBaseReplacePages,
   plBasePutPage, plBaseSetPageCount, plBaseStamp, plBaseCommit, plBaseRollback, plBaseHasUnseen, plBaseWaitAtMost,
-  plBaseRaiseFence, plBaseLowerFence, plBaseCheckpoint, plBaseBorrow, plBaseSyncLent, plBaseGiveBack, plBaseTell
+  plBaseRaiseFence, plBaseLowerFence, plBaseSyncLowered, plBaseCheckpoint, plBaseBorrow, plBaseSyncLent,
+  plBaseGiveBack, plBaseTell
 };
 
 /* For the plait command, which is linked with this library: see pl_accept_base. */

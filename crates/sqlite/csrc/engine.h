@@ -103,6 +103,8 @@ typedef struct PlBaseOps {
   int  (*xRaiseFence)(void *pBase);
   /* Sets them to 2, in the file alone; SQLITE_BUSY unless the WAL is empty. */
   int  (*xLowerFence)(void *pBase);
+  /* Brings them to the disk, of a base at rest. */
+  int  (*xSyncLowered)(void *pBase);
   /* mode 0 passive, 2 truncate. Outputs: frames in the WAL, frames checkpointed, bytes of
   ** a page. */
   int  (*xCheckpoint)(void *pBase, int mode, uint32_t *pnLog, uint32_t *pnCkpt, uint32_t *pPageSize);

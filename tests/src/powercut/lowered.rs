@@ -9,7 +9,9 @@
 //! | 5 | FULL, exclusive | likewise |
 //! | - | - | one more |
 //! | 6, 7 | NORMAL, then FULL | likewise, and one behind it |
-//! | - | - | and one before all close |
+//! | - | - | and one before the end |
+//!
+//! At the end all close, last a process that has only read; or all are killed, and one comes that only reads.
 
 use super::explore::Explorer;
 use super::workload::{Recorded, begin, commit};
@@ -19,14 +21,24 @@ use std::path::Path;
 
 const TRUNCATE: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 
+/// How the session ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// All close.
+    Closed,
+    /// All are killed, and another process comes and closes.
+    Killed,
+}
+
 /// Makes the database, runs the commits and reads what was recorded.
-pub fn record(subject: &Subject, scratch: &Path) -> anyhow::Result<Recorded> {
+pub fn record(subject: &Subject, scratch: &Path, end: End) -> anyhow::Result<Recorded> {
     let folder = scratch.join("lowered");
     let database = folder.join("app.db");
     let (before, recording) = begin(subject, &folder)?;
     recording.acknowledge(1)?;
-    let [mut a, mut b] = ["a", "b"].map(|name| recording.actor(name, subject, None));
-    for actor in [&mut a, &mut b] {
+    let [mut a, mut b, mut reader] =
+        ["a", "b", "reader"].map(|name| recording.actor(name, subject, None));
+    for actor in [&mut a, &mut b, &mut reader] {
         actor.open(&database)?;
         actor.ok("SELECT count(*) FROM t");
     }
@@ -50,9 +62,21 @@ pub fn record(subject: &Subject, scratch: &Path) -> anyhow::Result<Recorded> {
     b.ok(&commit(7, 0));
     recording.acknowledge(7)?;
     b.ok(TRUNCATE);
-    for mut actor in [a, b] {
-        actor.close()?;
+    let all = [a, b, reader];
+    if end == End::Killed {
+        for actor in all {
+            actor.kill();
+        }
+        let mut heir = recording.actor("heir", subject, None);
+        heir.open(&database)?;
+        heir.ok("SELECT count(*) FROM t");
+        heir.close()?;
+    } else {
+        for mut actor in all {
+            actor.close()?;
+        }
     }
+    ensure!(!folder.join("app.db-plait").exists(), "the log is still there");
     recording.acknowledge(7)?;
     let operations = recording.operations()?;
     let group_synced = operations.len();
@@ -61,7 +85,11 @@ pub fn record(subject: &Subject, scratch: &Path) -> anyhow::Result<Recorded> {
 
 impl<'a> Explorer<'a> {
     /// Of this workload.
-    pub fn of_lowered_fences(subject: &'a Subject, scratch: &'a Path) -> anyhow::Result<Self> {
-        Ok(Self::new_of(subject, scratch, record(subject, scratch)?))
+    pub fn of_lowered_fences(
+        subject: &'a Subject,
+        scratch: &'a Path,
+        end: End,
+    ) -> anyhow::Result<Self> {
+        Ok(Self::new_of(subject, scratch, record(subject, scratch, end)?))
     }
 }

@@ -2,6 +2,7 @@
 
 use plait_tests::planted::must_be_reported;
 use plait_tests::powercut::explore::Explorer;
+use plait_tests::powercut::lowered::End;
 use plait_tests::powercut::pairs::Pairs;
 use plait_tests::subject::real_plait;
 
@@ -77,19 +78,21 @@ fn what_a_ticket_was_said_to_have_on_disk_is_there_after_a_power_cut_at_every_st
     assert!(explorer.tally.opened > 20, "{:?}", explorer.tally);
 }
 
-// holds FENCE-2, FENCE-5
+// holds FENCE-2, FENCE-5, FENCE-7
 #[test]
 fn what_was_committed_behind_a_lowered_fence_is_there_after_a_power_cut_at_every_step() {
     let Some(subject) = real_plait("power cuts") else { return };
-    let scratch = tempfile::tempdir().expect("a folder");
-    let explorer = Explorer::of_lowered_fences(&subject, scratch.path());
-    let mut explorer = explorer.unwrap_or_else(|e| panic!("{e:#}"));
-    explorer.each_cut_of_workload().unwrap_or_else(|error| panic!("{error:#}"));
-    for seed in 1..=25 {
-        explorer.walk(seed).unwrap_or_else(|error| panic!("{error:#}"));
+    for end in [End::Closed, End::Killed] {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let explorer = Explorer::of_lowered_fences(&subject, scratch.path(), end);
+        let mut explorer = explorer.unwrap_or_else(|e| panic!("{e:#}"));
+        explorer.each_cut_of_workload().unwrap_or_else(|error| panic!("{error:#}"));
+        for seed in 1..=25 {
+            explorer.walk(seed).unwrap_or_else(|error| panic!("{error:#}"));
+        }
+        println!("{:?}", explorer.tally);
+        assert!(explorer.tally.opened > 20, "{:?}", explorer.tally);
     }
-    println!("{:?}", explorer.tally);
-    assert!(explorer.tally.opened > 20, "{:?}", explorer.tally);
 }
 
 #[test]

@@ -430,6 +430,22 @@ fn another_file_in_the_place_of_a_lowered_one_is_noticed() {
     is_sound(&fixture, 503);
 }
 
+// holds FILE-1, FENCE-7
+#[test]
+fn a_lowered_session_that_is_closed_last_by_a_process_that_only_read_leaves_the_file_alone() {
+    let Some((fixture, mut a, mut b)) = pool("checkpointed copies") else { return };
+    assert_eq!(b.integer(COUNT), 500);
+    a.ok(INSERT);
+    truncates(&mut a);
+    assert_eq!(versions(&fixture.database()), AT_REST);
+    a.close().expect("it closes");
+    b.close().expect("it closes");
+    for suffix in ["-plait", "-plait-shm", "-wal", "-shm"] {
+        assert!(!fixture.side_file(suffix).exists(), "{suffix}");
+    }
+    is_sound(&fixture, 501);
+}
+
 /// POSIX gives up the locks of the pool on the file when the program that has it makes the copy itself.
 #[test]
 fn a_stock_program_that_shuts_all_others_out_by_locks_that_were_dropped_is_noticed() {

@@ -45,7 +45,7 @@ use crate::storage::os::OsStorage;
 
 /// True if the session in `region` needs nothing more: the base has everything of it and is at
 /// rest.
-pub(super) fn has_ended(region: &Region, header: &BaseHeader) -> bool {
+pub(crate) fn has_ended(region: &Region, header: &BaseHeader) -> bool {
     let c = region.control();
     header.marked
         && !header.fenced

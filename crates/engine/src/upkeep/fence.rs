@@ -39,7 +39,8 @@
 //! next committer raises the fence. If all die, the next opening finds one of these:
 //!
 //! - Memory LOWERED, WAL-index gone, file 2: a session that has ended. The log goes, and a new
-//!   session begins (`restore.rs` `has_ended`).
+//!   session begins (`restore.rs` `has_ended`). The last close finds it so, too, if its process had
+//!   no hidden connection to keep the WAL open (`attach.rs`).
 //! - No memory (a power cut), file 2: a resting base next to its own log without newer frames,
 //!   which is removed.
 //! - Memory LOWERED, file 3 or the WAL-index still there: the session is not continued, since it
@@ -104,7 +105,11 @@
 //!   One thing is not noticed: what it wrote to a resting base, for which no note was made, if it
 //!   has died since.
 //!
-//! Lowering need not reach the disk: 3 there, after a power cut, is a fenced base with its log.
+//! - FENCE-7 The log of a lowered session is removed when the file's 2 is on disk. Lowering itself
+//!   need not reach the disk: 3 there, after a power cut, is a fenced base with its log. But without
+//!   the log it would be refused. A last close raises the fence first, and takes it down in a
+//!   transaction. A process that finds the session ended, at its own last close or at an opening,
+//!   syncs the file (`sync_lowered`).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;

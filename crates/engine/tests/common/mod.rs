@@ -221,6 +221,10 @@ impl Base for FaultyBase {
         self.faults.meet("lower_fence")?;
         self.inner.lower_fence()
     }
+    fn sync_lowered(&mut self) -> Result<()> {
+        self.faults.meet("sync_lowered")?;
+        self.inner.sync_lowered()
+    }
     fn rollback(&mut self) {
         self.inner.rollback();
     }

@@ -274,6 +274,12 @@ impl Base for CBase {
         self.check(code, "lower the fence in").map(|()| true)
     }
 
+    fn sync_lowered(&mut self) -> Result<()> {
+        // SAFETY: open handle.
+        let code = unsafe { (self.ops.x_sync_lowered)(self.handle) };
+        self.check(code, "sync the header of")
+    }
+
     fn checkpoint(&mut self, how: Checkpoint) -> Result<WalState> {
         let mode = match how {
             Checkpoint::Passive => 0,

@@ -187,6 +187,7 @@ pub struct PlBaseOps {
     pub x_wait_at_most: unsafe extern "C" fn(*mut c_void, c_int),
     pub x_raise_fence: unsafe extern "C" fn(*mut c_void) -> c_int,
     pub x_lower_fence: unsafe extern "C" fn(*mut c_void) -> c_int,
+    pub x_sync_lowered: unsafe extern "C" fn(*mut c_void) -> c_int,
     pub x_checkpoint:
         unsafe extern "C" fn(*mut c_void, c_int, *mut u32, *mut u32, *mut u32) -> c_int,
     pub x_borrow: unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> c_int,
