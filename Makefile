@@ -26,7 +26,7 @@ edits:
 # Everything, against freshly built libraries; one with crash points among them.
 test:
 	$(XTASK) dist --crash-points
-	$(CARGO) test --workspace --no-fail-fast
+	$(XTASK) test
 
 # What is installed, as it lies below a prefix: dist/tree.
 tree:

@@ -4,6 +4,7 @@ mod check;
 mod dist;
 mod edits;
 mod packages;
+mod suites;
 mod toolchain;
 mod tree;
 mod tsan;
@@ -64,6 +65,12 @@ enum Task {
     Edits,
     /// List the invariants that no test holds.
     Labels,
+    /// Build all test programs, and run them a few at once.
+    Test {
+        /// How many run at once; one more than there are processors if absent.
+        #[arg(long)]
+        jobs: Option<usize>,
+    },
     /// Run test programs with ThreadSanitizer.
     Tsan {
         /// Names of test programs of plait-tests.
@@ -99,6 +106,7 @@ fn main() -> Result<()> {
         Task::Packages { native } => packages::run(native),
         Task::Edits => edits::write_page(),
         Task::Labels => check::list_labels(),
+        Task::Test { jobs } => suites::run(jobs),
         Task::Tsan { suites } => tsan::run_suites(&suites),
     }
 }
