@@ -122,7 +122,8 @@ pub trait Base: Send {
     fn lower_fence(&mut self) -> Result<bool> {
         Ok(true)
     }
-    /// Brings a lowered fence to the disk, of a base at rest. A base without a file has none there.
+    /// Brings a lowered fence to the disk, with the truncation of the WAL before it. The base is at
+    /// rest. A base without a file has no fence there.
     fn sync_lowered(&mut self) -> Result<()> {
         Ok(())
     }

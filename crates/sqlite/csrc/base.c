@@ -487,9 +487,10 @@ static int plBaseLowerFence(void *p){
   return rc;
 }
 
-/* Writes the two bytes again as they are, and syncs the file: a lowered fence need not have reached
-** the disk (FENCE-7 in upkeep/fence.rs). They are written first since an earlier sync may have
-** failed (FENCE-5). The checkpoint lock keeps out a checkpoint that brings others. */
+/* Writes the two bytes again as they are, and syncs the file and its WAL: neither a lowered fence
+** nor the truncation of the WAL need have reached the disk (FENCE-7 in upkeep/fence.rs). Frames that
+** come back have a fenced page 1. The bytes are written first since an earlier sync may have failed
+** (FENCE-5). The checkpoint lock keeps out a checkpoint that brings others. */
 static int plSyncLowered(Pager *pPager){
   u8 aVersion[2];
   int rc = walBusyLock(pPager->pWal, pPager->xBusyHandler, pPager->pBusyHandlerArg, WAL_CKPT_LOCK, 1);
@@ -499,6 +500,7 @@ static int plSyncLowered(Pager *pPager){
     rc = sqlite3OsWrite(pPager->fd, aVersion, sizeof(aVersion), 18);
   }
   if( rc==SQLITE_OK ) rc = sqlite3OsSync(pPager->fd, SQLITE_SYNC_NORMAL);
+  if( rc==SQLITE_OK ) rc = sqlite3OsSync(pPager->pWal->pWalFd, SQLITE_SYNC_NORMAL);
   walUnlockExclusive(pPager->pWal, WAL_CKPT_LOCK, 1);
   return rc;
 }

@@ -105,11 +105,12 @@
 //!   One thing is not noticed: what it wrote to a resting base, for which no note was made, if it
 //!   has died since.
 //!
-//! - FENCE-7 The log of a lowered session is removed when the file's 2 is on disk. Lowering itself
-//!   need not reach the disk: 3 there, after a power cut, is a fenced base with its log. But without
-//!   the log it would be refused. A last close raises the fence first, and takes it down in a
-//!   transaction. A process that finds the session ended, at its own last close or at an opening,
-//!   syncs the file (`sync_lowered`).
+//! - FENCE-7 The log of a lowered session is removed when the file's 2 and the end of its WAL are on
+//!   disk. Lowering itself need not reach the disk, nor need the truncation of the WAL, whose frames
+//!   have a fenced page 1: a fenced base, after a power cut, has its log. But without the log it
+//!   would be refused. A last close raises the fence first, and takes it down in a transaction. A
+//!   process that finds the session ended, at its own last close or at an opening, syncs both
+//!   (`sync_lowered`).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
