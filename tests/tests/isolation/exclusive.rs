@@ -454,3 +454,41 @@ fn a_merge_of_an_exclusive_transaction_that_died_in_it_is_no_change() {
         assert_eq!(other.integer("SELECT count(*) FROM t, w"), Ok(2), "{point}");
     }
 }
+
+/// A generation without rows is brought in like any other: here the one that a large transaction has frozen,
+/// whose author died before it wrote.
+// holds EXCL-6
+#[test]
+fn a_merge_of_nothing_by_an_exclusive_transaction_that_died_in_it_is_no_change() {
+    let Some(_) = real_plait("a merge that dies") else { return };
+    let crash = Subject::plait_with_crash_points();
+    let schema = "CREATE TABLE t(id INTEGER PRIMARY KEY, n); CREATE TABLE big(b);
+        INSERT INTO t VALUES(1, 0), (2, 0)";
+    let fixture = Fixture::new(crash.clone(), schema);
+    let [reader, other] = [fixture.open(), fixture.open()];
+    let update = |id| format!("BEGIN CONCURRENT; UPDATE t SET n=n+1 WHERE id={id}; COMMIT");
+    reader.execute(&update(1)).expect("it joins");
+    other.execute(&update(2)).expect("it joins");
+    other.execute("PRAGMA wal_checkpoint(FULL)").expect("all is merged");
+    let dies = |point, sql: &str| {
+        let at = ("PLAIT_CRASH_AT", point);
+        let mut victim = Actor::start_with_environment("victim", &crash, &fixture.database(), at);
+        victim.send(sql);
+        victim.await_death();
+    };
+    dies(
+        "commit.memory_grown",
+        "BEGIN CONCURRENT; INSERT INTO big VALUES(randomblob(4000000)); COMMIT",
+    );
+    reader
+        .execute("BEGIN CONCURRENT; SELECT n FROM t WHERE id=2; UPDATE t SET n=n+10 WHERE id=1")
+        .expect("it writes");
+    let version = other.integer("PRAGMA data_version");
+    dies("merge.committed", "BEGIN IMMEDIATE; CREATE TABLE made(a); COMMIT");
+    assert_eq!(other.integer("SELECT count(*) FROM t, sqlite_schema"), Ok(4));
+    assert_eq!(other.integer("PRAGMA data_version"), version);
+    reader.execute("COMMIT").expect("nothing has changed");
+    let commits = "SELECT value FROM plait_status WHERE name='exclusive_commits'";
+    assert_eq!(other.integer(commits), Ok(0));
+    assert_eq!(other.integer("SELECT sum(n) FROM t"), Ok(12));
+}

@@ -281,8 +281,7 @@ impl Database {
             }
         }
         let _guard = self.lock_commit_even_if_poisoned()?;
-        // Before it changes anything an exclusive transaction merges, and may have died in that.
-        let exclusive = exclusive && self.generations.is_stamp(header.generation)?;
+        let exclusive = exclusive && self.generations.is_stamp(header.generation);
         self.generations.settle_base(&header, exclusive.then_some(&Changed::ANYTHING));
         // A fence that the dead process was raising is raised by the next writer.
         self.note_rest(&header);

@@ -30,7 +30,7 @@ use crate::storage::names::{SHARED_MEMORY_BYTES, SHARED_MEMORY_MAGIC};
 use crate::sync::mutex::SharedMutex;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 23;
+pub const LAYOUT_VERSION: u32 = 24;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = SHARED_MEMORY_MAGIC;
 /// Memtable arenas: the small ones come first.
@@ -325,6 +325,9 @@ pub struct Control {
     /// Generation that the last exclusive transaction stamped; no snapshot of an older base sees
     /// its changes (EXCL-3).
     pub exclusive_generation: AtomicU32,
+    /// Generation that the exclusive transaction is about to stamp, 0 while it merges what others
+    /// have committed. Its author writes it; the process that settles what a dead author left reads it.
+    pub stamped_generation: AtomicU32,
     /// (M) Holder of the writer's right: slot index + 1, 0 when free.
     pub right_owner: AtomicU32,
     /// (M) Holder of the right to merge or to be exclusive: slot index + 1.

@@ -48,9 +48,11 @@
 //!   right, one by a merge the other. If the author dies, both rights pass to the process that
 //!   settles it (ESTATE-2 in database/orphans.rs).
 //! - EXCL-6 While the header of the base is newer than `base_generation`, a merge or an exclusive
-//!   commit is not settled. If it is exclusive, which its generation tells (the active one, or one
-//!   without rows), the process that settles it gives it a timestamp, whatever a dead one has done
-//!   before: without one the gaps and the snapshots of others would pass for those of the new base.
+//!   commit is not settled. It is exclusive if its author was, and had said that it would stamp this
+//!   generation (`stamped_generation`): before that an exclusive transaction merges, and may die in
+//!   it. The process that settles an exclusive commit gives it a timestamp, whatever a dead one has
+//!   done before: without one the gaps and the snapshots of others would pass for those of the new
+//!   base.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Instant;
@@ -167,6 +169,8 @@ impl Conn {
     fn become_exclusive(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         let db = self.db.clone();
         let right = db.own_merge(self.slot, wait)?;
+        // EXCL-6: until it stamps the base, what is new there comes from its merge.
+        self.db.control().stamped_generation.store(0, Relaxed);
         self.db.slots.at(self.slot).state.store(txn_state::EXCLUSIVE, Relaxed);
         // Opened now, so that the end of the transaction needs nothing that may be lacking.
         let opened = self.db.with_base(|_| Ok(()));
@@ -319,7 +323,9 @@ impl Conn {
     pub fn exclusive_header(&mut self, sync: Sync, size: Size, changed: Changed) -> BaseHeader {
         let size = self.replayed.plus(size);
         self.stamped = Some(Stamped { synced: sync == Sync::Full, size, changed, page_bytes: 0 });
-        self.stamp()
+        let stamp = self.stamp();
+        self.db.control().stamped_generation.store(stamp.generation.get(), Relaxed);
+        stamp
     }
 
     /// Notes that the stock commit failed before it was complete: there is nothing to bury.
