@@ -1,54 +1,67 @@
 /*
-** alone.c - a connection beside which nobody is, or nobody in a session, works as with stock SQLite.
+** alone.c - a connection that is alone, or meets no session, works as with stock SQLite.
 **
-** To join a session costs files, memory and syncs that pay only when several write, or one writes for long. Programs that open
-** a database, do a little and close it need none of that, and a resting file is an ordinary WAL database. So a handle stays
-** stock while it is alone, and for the little that most visits do while those that it found there are idle. It looks again at the beginning
-** of each transaction:
+** Joining a session costs files, memory and syncs, which pay only when several connections write,
+** or one writes for long. Programs that open a database, do a little and close it need none of
+** that, and a resting file is an ordinary WAL database. So a handle stays stock while it is alone,
+** and for the little that most visits do while the connections that it found there are idle. It
+** looks again at the beginning of each transaction:
 **
-**   visiting  (nVisit<PL_VISITS) stock code reads and writes the unfenced base; others, who were there first, have it open in no session
-**   alone     (nVisit==PL_VISITS) the same, but nobody else has opened the WAL-index
+**   visiting  (nVisit<PL_VISITS) stock code reads and writes the unfenced base; others, who were
+**             there first, have it open in no session
+**   alone     (nVisit==PL_VISITS) the same, but no other connection has opened the WAL-index
 **   joined    pConn!=0 (attach.c). Never back, but by detaching
 **
-** visiting -> alone when it is found to be, and never back: who has worked alone joins as soon as somebody comes.
-** visiting -> joined, at the beginning of a transaction, for all that makes one that is alone join but company; and
+** visiting -> alone when the handle is found to be alone, and never back: a handle that has worked
+** alone joins as soon as another connection comes.
+** visiting -> joined, at the beginning of a transaction, for every reason that makes a lone handle
+** join but company; and
 **   - when files of a session are there at its first transaction, or after PL_VISITS transactions;
-**   - to write, if it would have to wait for somebody who writes;
-** and outside of one for a checkpoint that waits for readers, of a file that is fenced (pages.c).
+**   - to write, if it would have to wait for a writer;
+** and outside of a transaction for a checkpoint that waits for readers, of a fenced file (pages.c).
 ** alone -> joined, at the beginning of a transaction, as soon as
-**   - the file is fenced, or another connection of this or another process has opened its WAL-index;
-**   - the transaction needs what stock code has not: BEGIN CONCURRENT; one that reads first and may write later (BEGIN
-**     DEFERRED); VACUUM and what a backup overwrites, which stamp the header; more files than one;
-**   - PL_ALONE_READS transactions have read or a quarter of that have written: each looks for company and for its locks, which a member
-**     need not, so that by then it has cost about as much as to join. Where it cannot join it goes on alone (plStayAlone());
-**     not so, nor for one that reads first, in a process with many files open (plIsFrugal());
-**   - somebody asked for what only a member of a session can tell (plJoin()).
+**   - the file is fenced, or another connection of this or another process has opened its
+**     WAL-index;
+**   - the transaction needs what stock code lacks: BEGIN CONCURRENT; one that reads first and may
+**     write later (BEGIN DEFERRED); VACUUM and what a backup overwrites, which stamp the header;
+**     more files than one;
+**   - PL_ALONE_READS transactions have read or a quarter of that have written. Each looks for
+**     company and for its locks, which a member need not: by then this has cost about as much as
+**     joining. A handle that cannot join goes on alone (plStayAlone()). In a process with many
+**     files open (plIsFrugal()) neither this nor a transaction that reads first is a reason to
+**     join;
+**   - the handle was asked for what only a member of a session can report (plJoin()).
 **
 ** Invariants
-**  - ALONE-1 Nothing but the fence keeps the base from being written by stock code, and nothing else needs to: a session that is not fenced
-**    has committed nothing, and its snapshots know by the WAL-index whether the base has changed (PlHeader.cookie).
-**    So being wrong about being alone costs a wait for the WAL's write lock, never a row.
-**  - ALONE-2 Who joins later raises the fence as beside any stock program: under the WAL's write lock, after the transaction that holds it.
-**    One that has begun to read alone and then wants to write finds that the WAL has grown, if only by the fence, and is told so
-**    (plNoLongerAlone()).
+**  - ALONE-1 Only the fence keeps stock code from writing the base, and nothing else needs to: a
+**    session that is not fenced has committed nothing, and its snapshots know by the WAL-index
+**    whether the base has changed (PlHeader.cookie). So being wrong about being alone costs a wait
+**    for the WAL's write lock, never a row.
+**  - ALONE-2 A process that joins later raises the fence as next to any stock program: under the
+**    WAL's write lock, after the transaction that holds it. A transaction that has begun to read
+**    alone and then wants to write finds that the WAL has grown, if only by the fence, and is
+**    refused (plNoLongerAlone()).
 **  - ALONE-3 What is promised of `synchronous` holds: checkpoints are synced under OFF too.
-**  - ALONE-4 The locks of SQLite's are what others see of a transaction. If something else in the process has dropped them, a second copy of SQLite say, the
-**    next transaction takes them again. Others could have taken the WAL away meanwhile: those that do not heed the dead-man byte (deadman.c). Then the
+**  - ALONE-4 SQLite's locks show others a transaction. If other code in the process has dropped
+**    them, a second copy of SQLite for example, the next transaction takes them again. In between,
+**    processes that do not heed the dead-man byte (deadman.c) could have removed the WAL. Then the
 **    transaction fails, and close leaves the WAL as it is (plLocksLost()).
-**  - ALONE-5 The child of a fork, which has none of its parent's locks, is refused before it begins or goes on with a transaction (fork.c).
+**  - ALONE-5 The child of a fork, which has none of its parent's locks, is refused before it begins
+**    or continues a transaction (fork.c).
 */
 #include <sys/resource.h>
 #include <sys/sysmacros.h>
 
 #define PL_ALONE_READS 1024
-#define PL_ALONE_WRITE 4   /* one that writes counts as so many that read */
-#define PL_FRUGAL_SHARE 4  /* of its descriptors, from which on a process is frugal with them */
+#define PL_ALONE_WRITE 4   /* a transaction that writes counts as so many that read */
+#define PL_FRUGAL_SHARE 4  /* with 1/4 of its descriptors in use a process is frugal with them */
 #define PL_VISITS 16       /* transactions; the first reads the schema */
 
 enum { PLA_NOBODY, PLA_OTHERS, PLA_UNKNOWN };
 
-/* Who else of us, in this or another process, has opened the WAL-index? Unknown: another copy of the library in this process, or it cannot be
-** told; to join says so. From here on others see this process. */
+/* Returns whether another connection of ours, in this or another process, has opened the WAL-index.
+** PLA_UNKNOWN: another copy of the library in this process has, or it cannot be found out; joining
+** reports which. From here on other processes see this one. */
 static int plCompany(Pager *pPager){
   int hShm = plShmFile(pPager);
   int nRef, rc;
@@ -61,8 +74,9 @@ static int plCompany(Pager *pPager){
   return rc==SQLITE_BUSY ? PLA_OTHERS : PLA_UNKNOWN;
 }
 
-/* Is the WAL-index that of a second file of this copy of the library too? A program has deleted its database, with a connection open in it, and made
-** another one under that name, which found the WAL-index there. As with stock SQLite that is well as long as the old one is left alone. */
+/* True if a second file of this copy of the library has the same WAL-index. A program has deleted
+** its database, with a connection open in it, and made another one under its name, which found the
+** WAL-index there. As with stock SQLite this works as long as the old one is left alone. */
 static int plSharesIndex(Pager *pPager){
   const char *zMine = 0;
   unixInodeInfo *pInode;
@@ -77,8 +91,8 @@ static int plSharesIndex(Pager *pPager){
   return n>1;
 }
 
-/* Before joining: claimed like those that are alone, who shall see it. A second copy of the library that works alone in this process
-** is in no session to be found there. */
+/* Before joining: claims the WAL-index, so that handles that work alone see this one. Finds a
+** second copy of the library that works alone in this process, since no session shows that copy. */
 static int plClaimToJoin(Btree *p){
   int hShm = plShmFile(p->pBt->pPager);
   if( hShm<0 || pl_claim(hShm)!=SQLITE_MISUSE || plSharesIndex(p->pBt->pPager) ) return SQLITE_OK;
@@ -86,11 +100,13 @@ static int plClaimToJoin(Btree *p){
       "it once", sqlite3PagerFilename(p->pBt->pPager, 0)));
 }
 
-/* Where a file lies, as far as a handle has asked. */
+/* Where a file lies, as far as a handle has checked. */
 enum { PLW_UNKNOWN, PLW_LOCAL, PLW_NETWORK };
 
-/* On a file system of this machine, or on one that others may share? pzWhy, if given: the refusal of the latter, for sqlite3_free(). Of a
-** disk it is asked once in this process; the other devices, whose numbers are used again for any kind of file system, each time. */
+/* Returns whether a file is on a file system of this machine, or on one that others may share.
+** *pzWhy, if given: why the latter is refused, for sqlite3_free(). A disk is checked once in this
+** process. Other devices are checked each time, since their numbers are used again for any kind of
+** file system. */
 static int plPlace(Btree *p, char **pzWhy){
   static u64 iDisk = 0;
   Pager *pPager = p->pBt->pPager;
@@ -111,13 +127,15 @@ static int plPlace(Btree *p, char **pzWhy){
   return p->ePlPlace;
 }
 
-/* Could others be at this file in a way that nobody sees? On a network, or by a second name, which has a WAL of its own. */
+/* True if others could use this file unseen: over a network, or by a second name, which has a WAL
+** of its own. */
 static int plIsHidden(Btree *p){
   struct stat st;
   return plPlace(p, 0)==PLW_NETWORK || osFstat(((unixFile*)p->pBt->pPager->fd)->h, &st)!=0 || st.st_nlink!=1;
 }
 
-/* Are there files of a session? It lives, or a killed process has left one that never committed: they go with the last member of one. */
+/* True if files of a session exist. The session lives, or a killed process has left one that never
+** committed. The last member of a session removes them. */
 static int plHasSession(Pager *pPager){
   static const char *const azSuffix[] = { "-plait-shm", "-plait", "-plait-new" };
   struct stat st;
@@ -130,7 +148,7 @@ static int plHasSession(Pager *pPager){
   return bFound;
 }
 
-/* From here on it counts as one that has worked alone: ALONE-3 to ALONE-5. */
+/* From here on the handle counts as one that has worked alone: ALONE-3 to ALONE-5. */
 static void plWorkAlone(Btree *p){
   sqlite3 *db = p->db;
   PlBtree *pPl = p->pPl;
@@ -145,8 +163,9 @@ static void plWorkAlone(Btree *p){
   }
 }
 
-/* There is no space to join, and nobody asks to write, or for BEGIN CONCURRENT: as long as the file is not fenced stock code reads all
-** that is committed (ALONE-1). rc: why it could not join. No transaction is open. */
+/* There is no space to join, and the application asks neither to write nor for BEGIN CONCURRENT: as
+** long as the file is not fenced stock code reads all that is committed (ALONE-1). rc: why the
+** handle could not join. No transaction is open. */
 static int plReadWithoutJoining(Btree *p, int *pSchemaVersion, int rc){
   if( p->db->mDbFlags & DBFLAG_PlConcurrent ) return rc;
   if( sqlite3StockBtreeBeginTrans(p, 0, pSchemaVersion)!=SQLITE_OK ) return rc;
@@ -159,15 +178,17 @@ static int plReadWithoutJoining(Btree *p, int *pSchemaVersion, int rc){
   return SQLITE_OK;
 }
 
-/* A process with so many files open keeps those that it may have for more databases: for reasons of speed alone it joins no session, which takes
-** twice as many as the connection has. Descriptors are given out from the lowest number on. */
+/* True in a process with so many files open that it keeps its other descriptors for more databases.
+** For speed alone it joins no session, which takes twice as many as the connection has. Descriptors
+** are given out from the lowest number on. */
 static SQLITE_NOINLINE int plIsFrugal(Pager *pPager){
   struct rlimit limit;
   return getrlimit(RLIMIT_NOFILE, &limit)==0 && limit.rlim_cur!=RLIM_INFINITY
       && (rlim_t)MAX(0, plShmFile(pPager)) >= limit.rlim_cur/PL_FRUGAL_SHARE;
 }
 
-/* A transaction has begun on a marked file that is not fenced, or (bBusy) could not, since somebody writes: may stock code go on with it? */
+/* A transaction has begun on a marked file that is not fenced, or (bBusy) could not, since a
+** connection writes. True if stock code may go on with it. */
 static int plAlone(Btree *p, int wrflag, int bBusy){
   sqlite3 *db = p->db;
   PlBtree *pPl = plSide(p);
@@ -181,7 +202,7 @@ static int plAlone(Btree *p, int wrflag, int bBusy){
   }
   if( pl_joins_always()==SQLITE_OK ) return 0;
   if( pPl->nVisit>0 && pPl->nVisit<PL_VISITS && !bBusy ){
-    /* Whether those others are still there, and still in no session, matters to nobody but this handle (ALONE-1). */
+    /* Only this handle depends on whether those others are still there, in no session (ALONE-1). */
     pPl->nVisit++;
     pPl->nAlone += wrflag ? PL_ALONE_WRITE : 1;
     return 1;
@@ -198,7 +219,8 @@ static int plAlone(Btree *p, int wrflag, int bBusy){
   return 1;
 }
 
-/* It was to join because that seemed worth it, and cannot (rc): it goes on alone, and tries again after as many transactions. No transaction is open. */
+/* The handle was to join for speed, and cannot (rc). It goes on alone, and tries again after as
+** many transactions. No transaction is open. */
 static int plStayAlone(Btree *p, int wrflag, int *pSchemaVersion, int rc){
   PlBtree *pPl = p->pPl;
   if( pPl->nAlone<PL_ALONE_READS ) return rc;
@@ -213,9 +235,10 @@ static int plStayAlone(Btree *p, int wrflag, int *pSchemaVersion, int rc){
   return SQLITE_OK;
 }
 
-/* The WAL-index that a handle has is not under its name any more (plIndexGone()). Where there is a session, its members know which one counts
-** (plAttach()). Else the transaction that has just begun begins again with that one, whose frames the old one does not know; not while other handles
-** of this process have the old one open: it is theirs as well then. */
+/* The WAL-index that a handle has is no longer under its name (plIndexGone()). If there is a
+** session its members know which one counts (plAttach()). Else the transaction that has just begun
+** starts over with the one under the name, whose frames the old one does not know. While other
+** handles of this process have the old one open, this handle would get it again and is refused. */
 static int plFollowIndex(Btree *p, int wrflag, int *pSchemaVersion){
   int rc;
   if( plHasSession(p->pBt->pPager) ){
@@ -234,7 +257,7 @@ static int plFollowIndex(Btree *p, int wrflag, int *pSchemaVersion){
   return rc;
 }
 
-/* ALONE-3. Member or not, OFF costs no more than the newest commits. */
+/* ALONE-3. Whether the handle is a member or not, OFF costs no more than the newest commits. */
 SQLITE_PRIVATE int sqlite3BtreeSetPagerFlags(Btree *p, unsigned pgFlags){
   if( PL_BT(p) ) return plBtreeSetPagerFlags(p, pgFlags);
   if( p->pPl && p->pPl->bAlone && (pgFlags & PAGER_SYNCHRONOUS_MASK)==PAGER_SYNCHRONOUS_OFF ){
@@ -243,13 +266,14 @@ SQLITE_PRIVATE int sqlite3BtreeSetPagerFlags(Btree *p, unsigned pgFlags){
   return sqlite3StockBtreeSetPagerFlags(p, pgFlags);
 }
 
-/* A transaction that read alone wants to write, and somebody has committed since. */
+/* A transaction that read alone wants to write, and another connection has committed since. */
 static int plNoLongerAlone(Btree *p, int rc){
   return plStash(p, rc, sqlite3_mprintf("database is locked: this transaction began to read while "
       "no other connection was open, and another one has written since; ROLLBACK and retry"));
 }
 
-/* From its next transaction on the handle is a member of the session; from now on, if none is open. */
+/* Makes the handle a member of the session: now if no transaction is open, else from its next
+** transaction on. */
 static int plJoin(Btree *p){
   PlBtree *pPl = plSide(p);
   if( pPl==0 ) return SQLITE_NOMEM_BKPT;

@@ -1,21 +1,26 @@
 /*
-** attach.c - how a handle comes to be concurrent, and stops being.
+** attach.c - how a handle becomes concurrent, and stock again.
 **
-**   stock      pPl==0 or pConn==0: SQLite's own code. Every transaction that begins looks at page 1.
-**   attached   pConn!=0: the file is marked (header bytes 72..75, byte 19 at least 2) and the session joined.
+**   stock      pPl==0 or pConn==0: SQLite's own code. Each transaction looks at page 1 as it
+**              begins.
+**   attached   pConn!=0: the file is marked (header bytes 72..75, byte 19 at least 2) and the
+**              handle has joined the session.
 **
-** stock -> attached: plFirstTouch(), when a begun transaction finds the mark and is not alone (alone.c).   attached -> stock: plDetach(), when the
-** mark is gone or the handle closes.
+**   stock -> attached   plFirstTouch(), when a transaction that has begun finds the mark and the
+**                       handle is not alone (alone.c)
+**   attached -> stock   plDetach(), when the mark is gone or the handle wants the file for itself;
+**                       sqlite3BtreeClose()
 **
-** A handle that cannot join (plUnsuitable()), or could only read (plReadsOnly()), stays stock while the file is not fenced: in a
-** transaction that finds it so every commit is in the base, and to stock SQLite, which is kept out by the fence alone, the
-** file is an ordinary WAL database. Under the fence the first kind is refused and the second joins.
+** A handle that cannot join (plUnsuitable()), or that can only read (plReadsOnly()), stays stock
+** while the file is not fenced. A transaction that finds no fence has every commit in its base, and
+** to stock SQLite, which only the fence keeps out, the file is an ordinary WAL database. Under the
+** fence a handle of the first kind is refused, and one of the second kind joins.
 **
-** Hidden connections (PL_OPEN_BASE) never attach. Neither do in-memory and temporary databases, whatever
-** their header says.
+** Hidden connections (PL_OPEN_BASE) never attach. Neither do in-memory and temporary databases,
+** whatever their header says.
 */
 
-/* How long engine calls may wait for this connection: the application's busy timeout or handler. */
+/* The application's busy timeout or handler bounds the waits of engine calls. */
 static int plXBusy(void *pCtx, int nPrior){
   (void)nPrior;
   return sqlite3InvokeBusyHandler(&((sqlite3*)pCtx)->busyHandler);
@@ -39,15 +44,15 @@ static const PlWait *plWait(sqlite3 *db, PlWait *pWait){
   return pWait;
 }
 
-/* The same for what a statement waits for that has waited for the right to write already: both together as long as it may. */
+/* plWait(), less the time that this statement has already waited for the writer's right. */
 static const PlWait *plWaitLeft(Btree *p, PlWait *pWait){
   plWait(p->db, pWait);
   if( pWait->timeoutMs>0 ) pWait->timeoutMs = MAX(0, pWait->timeoutMs - p->pPl->msWaited);
   return pWait;
 }
 
-/* Names the state of the base that an open transaction reads: a hash of its WAL-index header, which every commit to the
-** WAL changes. 0 without a WAL. */
+/* Returns a hash of the WAL-index header that an open transaction reads. It names the state of the
+** base: every commit to the WAL changes the header. 0 without a WAL. */
 static u64 plContentCookie(Pager *pPager){
   u64 h = 0xcbf29ce484222325;
   u32 a[5];
@@ -65,7 +70,8 @@ static u64 plContentCookie(Pager *pPager){
   return h | 1;
 }
 
-/* Is the base fenced in the state that an open transaction reads, or has stamped? While the fence is lowered the WAL-index alone says so. */
+/* True if the base is fenced in the state that the open transaction reads, or has stamped. While
+** the fence is lowered only the WAL-index says so. */
 static int plFenced(BtShared *pBt){
   const u8 *a = pBt->pPage1->aData;
   Wal *pWal = pBt->pPager->pWal;
@@ -73,7 +79,7 @@ static int plFenced(BtShared *pBt){
   return pWal && pWal->ePlFence==PLF_Unknown && pWal->hdr.iVersion==PL_WALINDEX_VERSION;
 }
 
-/* What page 1 says. A base read or write transaction is open. */
+/* Reads what page 1 says of the mode. A base read or write transaction is open. */
 static void plReadHeader(BtShared *pBt, PlHeader *pOut){
   memset(pOut, 0, sizeof(*pOut));
   pOut->cookie = plContentCookie(pBt->pPager);
@@ -94,8 +100,8 @@ static SQLITE_INLINE int plMarked(BtShared *pBt){
   return pBt->pPage1!=0 && pBt->nPage!=0 && PL_MARKED(pBt->pPage1->aData);
 }
 
-/* Ends the base's transaction on this handle, also while other statements read (unlike sqlite3BtreeCommit). All inner
-** cursors are closed. */
+/* Ends the base's transaction on this handle, even while other statements read (unlike
+** sqlite3BtreeCommit). All inner cursors are closed. */
 static void plBaseEnd(Btree *p){
   BtShared *pBt = p->pBt;
   if( p->inTrans==TRANS_NONE ) return;
@@ -109,7 +115,8 @@ static void plBaseEnd(Btree *p){
   unlockBtreeIfUnused(pBt);
 }
 
-/* From here on this handle takes its locks on read marks as the session does. No transaction is open. */
+/* From here on this handle locks read marks as the session does, or with 0 as stock SQLite does. No
+** transaction is open. */
 static void plUseMarks(Pager *pPager, const PlMarks *pMarks){
   Wal *pWal = pPager->pWal;
   if( pWal ){
@@ -118,8 +125,8 @@ static void plUseMarks(Pager *pPager, const PlMarks *pMarks){
   }
 }
 
-/* Is this the operating system's own file of that name, whatever VFS opened it? Of its kinds SQLite's "unix" locks the database
-** and leaves the others unlocked. */
+/* True if this is the operating system's own file of that name, whichever VFS opened it. SQLite's
+** "unix" has two kinds: it locks the database, and no other file. */
 static int plIsOwnFile(sqlite3_file *pFd, const sqlite3_io_methods *pKind, const char *zPath){
   struct stat here, there;
   if( pFd->pMethods!=pKind || (((unixFile*)pFd)->ctrlFlags & UNIXFILE_EXCL)!=0 ) return 0;
@@ -127,8 +134,9 @@ static int plIsOwnFile(sqlite3_file *pFd, const sqlite3_io_methods *pKind, const
       && here.st_dev==there.st_dev && here.st_ino==there.st_ino;
 }
 
-/* Does the engine, which opens the base with the default VFS and the log by its path, see what this handle sees? A VFS that wraps
-** files may change what passes through it; one that only opens them, and opens those that it is asked for, may not. */
+/* True if the engine, which opens the base with the default VFS and the log by its path, sees what
+** this handle sees. A VFS that wraps files may change what passes through it. One that only opens
+** the files that it is asked for does not. */
 static int plSeesTheSame(Pager *pPager){
   sqlite3_vfs *pDefault = sqlite3_vfs_find(0);
   if( sqlite3PagerVfs(pPager)==pDefault ) return 1;
@@ -137,7 +145,7 @@ static int plSeesTheSame(Pager *pPager){
       && (pPager->pWal==0 || plIsOwnFile(pPager->pWal->pWalFd, &nolockIoMethods, pPager->zWal));
 }
 
-/* Tells why a handle could not work concurrently, or 0. */
+/* Returns why a handle could not work concurrently, or 0. */
 static const char *plUnsuitable(Btree *p){
   Pager *pPager = p->pBt->pPager;
   if( p->sharable ) return "shared-cache mode cannot be used with journal_mode=concurrent";
@@ -151,7 +159,8 @@ static const char *plUnsuitable(Btree *p){
   return 0;
 }
 
-/* A handle that cannot write the file: to read it at rest nobody needs to write beside it. */
+/* True if the handle cannot write the file. To read a file at rest it need not join, which writes
+** files next to the database. */
 static int plReadsOnly(Btree *p){
   return (p->pBt->btsFlags & BTS_READ_ONLY)!=0;
 }
@@ -180,7 +189,8 @@ static int plAttach(Btree *p){
     rc = plClaimToJoin(p);
     if( rc ) return rc;
   }
-  /* A program that configured SQLite for one thread gets no second one, whatever the session wishes. */
+  /* A program that configured SQLite for one thread gets no second thread, whatever the session
+  ** wishes. */
   if( sqlite3GlobalConfig.bCoreMutex ) flags |= PL_ATTACH_THREADS;
   if( plPlace(p, 0)==PLW_LOCAL ) flags |= PL_ATTACH_LOCAL;
   plMarkInode(p);
@@ -208,12 +218,13 @@ static int plAttach(Btree *p){
   return rc;
 }
 
-/* Back to stock: the session is left; its last member merges and unfences. No transaction is open. */
+/* Leaves the session, whose last member merges and unfences: the handle is stock again. No
+** transaction is open. */
 static void plDetach(Btree *p){
   PlBtree *pPl = p->pPl;
   PlConn *pConn = pPl->pConn;
   if( pConn==0 ) return;
-  /* Who switched the mode off has changed the header, which is a commit. */
+  /* The connection that switched the mode off has changed the header, which is a commit. */
   plVersionLeaves(p, pConn, 1);
   pPl->pConn = 0;
   plFreePool(pPl);
@@ -221,7 +232,8 @@ static void plDetach(Btree *p){
   pl_detach(pConn);
 }
 
-/* Whoever may not write in the folder cannot begin a session, nor join one whose files they may not write. */
+/* True if this user may not join: to begin a session takes write access to the folder, to join one
+** takes it to the session's files. */
 static int plMayNotJoin(Btree *p){
   char *zShm = sqlite3_mprintf("%s-plait-shm", sqlite3PagerFilename(p->pBt->pPager, 0));
   int rc = 0;
@@ -237,17 +249,18 @@ static int plMayNotJoin(Btree *p){
   return rc;
 }
 
-/* A transaction is open on a marked file: does SQLite's own code go on with it? bBusy: one that reads, in place of one that somebody who
-** writes has kept from beginning. */
+/* A transaction is open on a marked file. True if SQLite's own code goes on with it. bBusy: it only
+** reads, since a writer has kept the wanted one from beginning. */
 static int plStaysStock(Btree *p, int wrflag, int bBusy){
   if( plFenced(p->pBt) ) return 0;
   if( p->pBt->pPager->exclusiveMode ) return 1;
   return plReadsOnly(p) || plUnsuitable(p)!=0 || plAlone(p, wrflag, bBusy) || plMayNotJoin(p);
 }
 
-/* A handle that wants the file for itself (PRAGMA locking_mode=exclusive) finds it fenced: by members of a session, or by ones that were
-** killed. It joins, without its locks, which would shut out the session's own connection too, and leaves: if nobody else is there the file is at rest
-** then. Else it waits for their end, as for a lock. No transaction is open. */
+/* A handle that wants the file for itself (PRAGMA locking_mode=exclusive) finds it fenced, by
+** members of a session that live or were killed. It joins the session, without its locks, which
+** would shut out the hidden connection too, and leaves: if it was the only member the file is then
+** at rest. Otherwise it waits for the others to leave, as for a lock. No transaction is open. */
 static SQLITE_NOINLINE PL_COLD int plBeginForItself(Btree *p, int wrflag, int *pSchemaVersion){
   Pager *pPager = p->pBt->pPager;
   int rc;
@@ -270,8 +283,8 @@ static SQLITE_NOINLINE PL_COLD int plBeginForItself(Btree *p, int wrflag, int *p
 
 #define PL_ATTACH_TRIES 10         /* marks that come and go while one is being joined */
 
-/* A stock transaction began and page 1 is marked, or a write transaction could not begin, perhaps because a merge had
-** the lock. */
+/* A stock transaction has begun, and page 1 is marked or the file is suspect (plIsSuspect()). Or a
+** write transaction could not begin, perhaps because a merge had the lock. */
 static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSchemaVersion, int rc){
   u64 cookie;
   int rcFits, bFenced, nTry;
@@ -283,7 +296,7 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
   }
   if( rc==SQLITE_OK && !plMarked(p->pBt) ) return plUnmarked(p);
   if( plInherited(p) ){
-    /* From before the file became a concurrent one. */
+    /* The handle was in use before the file became concurrent. */
     if( rc==SQLITE_OK ) plBaseEnd(p);
     return plRefuseInherited(p);
   }
@@ -300,7 +313,8 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
     if( rcFits ) return rcFits;
     if( plStaysStock(p, wrflag, 1) ){
       plBaseEnd(p);
-      /* It was to join a moment ago (plBeginToWrite()), and has not waited as SQLite does. If it has, its handler is not asked again. */
+      /* The handle was to join a moment ago (plBeginToWrite()), and has not waited as SQLite does.
+      ** If it has, its busy handler is not called again. */
       rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
       if( rc ) return rc;
       return plMarked(p->pBt) || plIsSuspect(p) ? plFirstTouch(p, wrflag, pSchemaVersion, rc) : SQLITE_OK;
@@ -316,7 +330,7 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
   if( p->pBt->pPager->exclusiveMode && plUnsuitable(p)==0 ) return plBeginForItself(p, wrflag, pSchemaVersion);
   rc = plAttach(p);
   for(nTry=0; rc==SQLITE_BUSY_SNAPSHOT && nTry<PL_ATTACH_TRIES; nTry++){
-    /* The mark was taken away in between, and perhaps another one made since. */
+    /* The mark was taken away in between, and perhaps a new one made since. */
     if( sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion)!=SQLITE_OK ) break;
     if( !plMarked(p->pBt) ) return SQLITE_OK;
     cookie = plContentCookie(p->pBt->pPager);
@@ -333,7 +347,8 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
     if( rc==SQLITE_OK ) return SQLITE_OK;
   }
   if( rc ){
-    /* The engine may have found that the file does not go with its WAL: closing this handle must not mix them (fits.c). */
+    /* The engine may have found that the file does not belong to its WAL: closing this handle must
+    ** not mix them (fits.c). */
     plForgetWal(p);
     return rc;
   }
@@ -342,21 +357,21 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
   return plBeginTrans(p, wrflag, pSchemaVersion);
 }
 
-/* Does the file itself say that it is concurrent? For a handle that could not begin a transaction. */
+/* True if the file itself has the mark. For a handle that could not begin a transaction. */
 static int plFileMarked(Btree *p){
   sqlite3_file *pFd = p->pBt->pPager->fd;
   u8 a[100];
   return isOpen(pFd) && sqlite3OsRead(pFd, a, sizeof(a), 0)==SQLITE_OK && PL_MARKED(a);
 }
 
-/* And that of a session that has committed? */
+/* True if the file itself has the fence: a session has committed. */
 static int plFileFenced(Btree *p){
   sqlite3_file *pFd = p->pBt->pPager->fd;
   u8 a[100];
   return isOpen(pFd) && sqlite3OsRead(pFd, a, sizeof(a), 0)==SQLITE_OK && PL_FENCED(a);
 }
 
-/* Is it concurrent, for all that a look without a transaction tells? */
+/* True if the file is concurrent, as far as that shows without a transaction. */
 static int plSeemsMarked(Btree *p){
   return PL_BT(p) || (sqlite3PagerFilename(p->pBt->pPager, 1)[0]!=0 && plFileMarked(p));
 }
@@ -366,9 +381,10 @@ static SQLITE_NOINLINE PL_COLD int plRefuseReset(Btree *p){
   return plStash(p, SQLITE_ERROR, sqlite3_mprintf("switch journal_mode=concurrent off before resetting the database"));
 }
 
-/* A reader that has not joined yet meets the locks of stock code: of a recovery of the WAL-index, or of the last one to close,
-** which last for a moment. It waits for their end, as one that has joined does (plBaseBegin()). A busy handler of the application's
-** has been asked by stock code, and has had enough. */
+/* A reader that has not joined meets locks of stock code, which last for a moment: of a recovery of
+** the WAL-index, or of the last connection to close. The reader waits for their end, as one that
+** has joined does (plBaseBegin()). Stock code has already called the application's busy handler
+** until that gave up. */
 static SQLITE_NOINLINE int plOutwait(Btree *p, int *pSchemaVersion){
   BusyHandler saved = p->db->busyHandler;
   int nMax = plAsksHandler(p->db) ? PL_HANDLER_GRACE_MS : PL_BASE_RETRY_MS;
@@ -386,7 +402,8 @@ static SQLITE_NOINLINE int plOutwait(Btree *p, int *pSchemaVersion){
   return rc;
 }
 
-/* Who wants to write a marked file and finds it busy waits as a member of the session does, once, and not before that as SQLite does. */
+/* A handle that wants to write a marked file and finds it busy waits once, as a member of the
+** session does, and not before that as SQLite does. */
 static SQLITE_NOINLINE int plBeginToWrite(Btree *p, int wrflag, int *pSchemaVersion){
   int (*xBusy)(void*,int) = p->db->busyHandler.xBusyHandler;
   int rc;
@@ -395,7 +412,7 @@ static SQLITE_NOINLINE int plBeginToWrite(Btree *p, int wrflag, int *pSchemaVers
   rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
   p->db->busyHandler.xBusyHandler = xBusy;
   if( (rc & 0xff)!=SQLITE_BUSY ) return rc;
-  /* One that stays stock waits as SQLite does after all. */
+  /* A handle that stays stock does wait as SQLite does. */
   rc = sqlite3StockBtreeBeginTrans(p, 0, 0);
   if( rc==SQLITE_OK ){
     int bStock = !plMarked(p->pBt) || plStaysStock(p, wrflag, 1);
@@ -405,8 +422,10 @@ static SQLITE_NOINLINE int plBeginToWrite(Btree *p, int wrflag, int *pSchemaVers
   return rc;
 }
 
-/* Before the first transaction of a handle opens the WAL-index, which it may cut short: others who have the file by another way than by its
-** network, or FUSE, see neither its locks nor that. A marked file is refused there; one that is only read, and all others, as SQLite does. */
+/* Runs before the first transaction of a handle opens the WAL-index, which may cut it short.
+** Processes that reach the file other than by its network, or by FUSE, see neither that nor the
+** handle's locks. So a marked file is refused there. One that is only read, and all others, are
+** treated as by SQLite. */
 static SQLITE_NOINLINE PL_COLD int plRefusePlace(Btree *p){
   char *zWhy = 0;
   int rc = SQLITE_OK;
@@ -421,7 +440,7 @@ static SQLITE_NOINLINE PL_COLD int plRefusePlace(Btree *p){
   return rc;
 }
 
-/* The mark cannot appear within a transaction: it is looked for when one begins, not at each of its statements. */
+/* The mark cannot appear within a transaction: only the beginning of one looks for it. */
 static SQLITE_INLINE int plBeginStock(Btree *p, int wrflag, int *pSchemaVersion, int bBegins){
   int rc;
   if( wrflag && bBegins ) rc = plBeginToWrite(p, wrflag, pSchemaVersion);
@@ -454,7 +473,8 @@ SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeBeginTrans(Btree *p, int wrflag, in
   return plBeginStock(p, wrflag, pSchemaVersion, bBegins);
 }
 
-/* `plait run` tells of a database that was written in another mode. Pages are counted by SQLite, for sqlite3_db_status(). */
+/* Reports to `plait run` a handle that has written a database in another mode. SQLite counts its
+** pages, for sqlite3_db_status(). */
 static void plReportClosed(Btree *p){
   Pager *pPager = p->pBt->pPager;
   if( p->pPl ) pl_report_concurrent();
@@ -463,7 +483,7 @@ static void plReportClosed(Btree *p){
   }
 }
 
-/* The stock handle goes first: the session's hidden connection, not this one, shall be the last on the file, so
+/* The stock handle closes first: the session's hidden connection shall be the last on the file, so
 ** that it removes the WAL. What a child has inherited is left as it is (CHILD-2). */
 SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p){
   PlBtree *pPl = p->pPl;
@@ -488,9 +508,9 @@ SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p){
   return rc;
 }
 
-/* The user's level decides when a COMMIT returns. An exclusive one is SQLite's own, which under NORMAL does not sync it; the
-** engine does, before anything that comes after it reaches the log. OFF writes the base as NORMAL does: without any syncs a power
-** cut could leave it inconsistent. */
+/* The user's level decides when a COMMIT returns. An exclusive COMMIT is SQLite's own, which under
+** NORMAL does not sync. The engine syncs it before anything later reaches the log. OFF writes the
+** base as NORMAL does: without any syncs a power cut could leave the base inconsistent. */
 static int plBtreeSetPagerFlags(Btree *p, unsigned pgFlags){
   PlBtree *pPl = p->pPl;
   int rc;

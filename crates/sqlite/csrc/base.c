@@ -1,29 +1,33 @@
 /*
-** base.c - the hidden connection through which the engine reads headers of the base and merges into it.
+** base.c - the hidden connection by which the engine reads headers of the base and merges into it.
 **
-** It is an ordinary connection with PL_OPEN_BASE, which keeps it on SQLite's own path whatever the header says:
-** synchronous=FULL, no auto-checkpoint, private cache. It never runs SQL but its own schema load.
-** While a write transaction is open db->autoCommit is 0, so that the statements of a schema load do not commit it.
+** It is an ordinary connection with PL_OPEN_BASE, which keeps it on SQLite's own path whatever the
+** header says: synchronous=FULL, no auto-checkpoint, private cache. It runs no SQL but its own
+** schema load. While a write transaction is open db->autoCommit is 0, so that the statements of a
+** schema load do not commit it.
 **
-** Threads: the engine uses one hidden connection from one thread at a time; its mutex is taken anyway.
+** Threads: the engine uses one hidden connection from one thread at a time; its mutex is taken
+** anyway.
 */
-#define PL_BASE_BUSY_MS   100      /* who waits longer does so in the engine, with nothing held and a timeout of its own */
+/* A longer wait happens in the engine, with nothing held and a timeout of its own. */
+#define PL_BASE_BUSY_MS   100
 #define PL_BASE_CACHE_KIB 16384
 
 typedef struct PlBase {
   sqlite3 *db;
-  const PlMarks *pMarks;  /* of the session, or 0 before it has begun */
-  int bStrange;           /* it has another WAL-index than the session */
-  int eRival;             /* PLR_x of the call that has failed */
+  const PlMarks *pMarks;  /* the session's, or 0 before it has begun */
+  int bStrange;           /* its WAL-index is not the session's */
+  int eRival;             /* PLR_x of the call that failed */
   int bMerged;            /* the open write transaction has put or deleted entries */
-  char *zMsg;             /* what plBaseErrmsg() has answered last, or 0 */
+  char *zMsg;             /* what plBaseErrmsg() returned last, or 0 */
   PlApply apply;
 } PlBase;
 
 static Btree *plBaseBtree(PlBase *pBase){ return pBase->db->aDb[0].pBt; }
 
-/* sqlite3_autovacuum_pages(): a merge gives back all free pages, as the commits that it brings would have; the fence and its end, which
-** are nobody's transactions, none. */
+/* For sqlite3_autovacuum_pages(). A merge gives back all free pages, as the commits that it brings
+** in would have. To raise the fence or to take it down, which is no transaction of an application,
+** gives back none. */
 static unsigned int plBaseVacuum(void *p, const char *zDb, unsigned int nPage, unsigned int nFree, unsigned int nByte){
   (void)zDb;
   (void)nPage;
@@ -31,7 +35,8 @@ static unsigned int plBaseVacuum(void *p, const char *zDb, unsigned int nPage, u
   return ((PlBase*)p)->bMerged ? nFree : 0;
 }
 
-/* What SQLite says, and the limit of open files, which it does not tell from a missing file. */
+/* Returns SQLite's message, and names the limit of open files, which SQLite does not tell from a
+** missing file. */
 static char *plBaseSay(sqlite3 *db){
   int e = (sqlite3_errcode(db) & 0xff)==SQLITE_CANTOPEN ? sqlite3_system_errno(db) : 0;
   const char *zMore = "";
@@ -44,14 +49,14 @@ static int plIsUnixFile(sqlite3_file *pFd){
   return pFd->pMethods==&posixIoMethods || pFd->pMethods==&nolockIoMethods;
 }
 
-/* Before a handle joins: the hidden connection uses its descriptors (lent.c). */
+/* Before a handle joins: lends its descriptors to the hidden connection (lent.c). */
 static void plLendFiles(Pager *pPager){
   if( pPager->fd->pMethods!=&posixIoMethods ) return;
   plLend((unixFile*)pPager->fd);
   if( pPager->pWal && plIsUnixFile(pPager->pWal->pWalFd) ) plLend((unixFile*)pPager->pWal->pWalFd);
 }
 
-/* The WAL is opened: borrowed, where the database was to be. */
+/* Opens a WAL. Borrows its descriptor if the database's was to be borrowed. */
 static int plOpenWal(sqlite3_vfs *pVfs, const char *zWal, sqlite3_file *pDbFd, sqlite3_file *pWalFd, int *pFlags){
   int rc;
   bPlBorrows = plIsUnixFile(pDbFd) && ((unixFile*)pDbFd)->bPlBorrows;
@@ -60,7 +65,8 @@ static int plOpenWal(sqlite3_vfs *pVfs, const char *zWal, sqlite3_file *pDbFd, s
   return rc;
 }
 
-/* For who syncs the WAL: its descriptor, or -1 where none is lent; *ppLent is for plBaseGiveBack(). */
+/* Returns the descriptor of the WAL for a thread that syncs it, or -1 if none is lent. *ppLent is
+** for plBaseGiveBack(). */
 static int plBaseBorrow(const char *zWal, void **ppLent){
   PlLent *p = plBorrow(zWal);
   *ppLent = p;
@@ -92,13 +98,14 @@ static int plBaseOpen(const char *zPath, void **ppBase, char **pzErr){
     return rc;
   }
   sqlite3_mutex_enter(pBase->db->mutex);
-  plMarkInode(plBaseBtree(pBase));        /* it may be the only one: a last close opens it behind the user's handle */
+  /* It may be the file's only handle: a last close opens it after the user's handle has closed. */
+  plMarkInode(plBaseBtree(pBase));
   sqlite3_wal_autocheckpoint(pBase->db, 0);
   sqlite3_busy_timeout(pBase->db, PL_BASE_BUSY_MS);
   sqlite3_autovacuum_pages(pBase->db, plBaseVacuum, pBase, 0);
   pBase->db->aDb[0].safety_level = PAGER_SYNCHRONOUS_FULL;
-  /* As with PRAGMA writable_schema: one broken row of the schema must not keep the others' tables from being merged, nor
-  ** itself from being mended. What needs the broken one fails. */
+  /* As with PRAGMA writable_schema: one broken row of the schema keeps neither other tables from
+  ** being merged nor itself from being mended. What needs the broken row fails. */
   pBase->db->flags |= SQLITE_WriteSchema|SQLITE_NoSchemaError;
   sqlite3StockBtreeSetPagerFlags(plBaseBtree(pBase), PAGER_SYNCHRONOUS_FULL|PAGER_CACHESPILL);
   sqlite3BtreeSetCacheSize(plBaseBtree(pBase), -PL_BASE_CACHE_KIB);
@@ -117,7 +124,7 @@ static void plBaseClose(void *p){
   sqlite3_free(pBase);
 }
 
-/* The WAL is opened by the first transaction: the marks are handed on before each. */
+/* The first transaction opens the WAL, so every operation hands the marks on (plBaseUseMarks()). */
 static void plBaseReadMarks(void *p, const PlMarks *pMarks){
   ((PlBase*)p)->pMarks = pMarks;
 }
@@ -136,20 +143,22 @@ static const char *plBaseErrmsg(void *p){
   return pBase->zMsg;
 }
 
-/* The file is not that of its WAL: nothing of one may get into the other, not at the close of the connection either. */
+/* The file does not belong to its WAL: nothing of one may get into the other, not even when the
+** connection closes. */
 static void plBaseRefuse(PlBase *pBase){
   plBaseEnd(plBaseBtree(pBase));
   plForgetWal(plBaseBtree(pBase));
 }
 
-/* Begins an operation that stands in no other one. SQLite notes at a connection that memory was short, until the end of a call of its API, of
-** which there is none here: everything would fail for want of it ever after. The operation that met it has said so. */
+/* Begins an operation that is no part of another. SQLite records at a connection that memory was
+** short until an API call ends. No call here is one: without this all later ones would fail. The
+** operation that met the shortage has reported it. */
 static void plBaseEnter(PlBase *pBase){
   sqlite3_mutex_enter(pBase->db->mutex);
   if( pBase->db->mallocFailed ) sqlite3OomClear(pBase->db);
 }
 
-/* In a transaction that has just begun, or behind one: is all as the session has it? */
+/* A transaction has just begun: checks that WAL-index, WAL and file are the session's. */
 static int plBaseFits(PlBase *pBase, u8 *pbFenced){
   Pager *pPager = plBaseBtree(pBase)->pBt->pPager;
   int rc = plIndexStrange(pPager, pBase->pMarks);
@@ -190,7 +199,7 @@ static int plBaseHeader(void *p, PlHeader *pOut){
   return rc;
 }
 
-/* Loads the schema anew if the file has another one. */
+/* Loads the schema unless the one in memory is the file's. */
 static int plBaseSchema(PlBase *pBase){
   sqlite3 *db = pBase->db;
   u32 iCookie = 0;
@@ -267,7 +276,7 @@ static int plBaseDelete(void *p, uint32_t iRoot, const PlEntry *pEntry){
   return rc;
 }
 
-/* The counter is that of page 1 as the transaction began: only its commit moves it on. */
+/* The counter is that of page 1 when the transaction began: only its commit increments it. */
 static int plBaseReplacePages(void *p, uint32_t nPageByte, uint32_t iCounter){
   PlBase *pBase = (PlBase*)p;
   BtShared *pBt = plBaseBtree(pBase)->pBt;
@@ -279,7 +288,7 @@ static int plBaseReplacePages(void *p, uint32_t nPageByte, uint32_t iCounter){
   return rc;
 }
 
-/* As a backup writes to its destination: what the b-tree knows of the page is forgotten. */
+/* As a backup writes to its destination: the b-tree forgets what it knows of the page. */
 static int plBasePutPage(void *p, uint32_t iPage, const uint8_t *aPage){
   PlBase *pBase = (PlBase*)p;
   BtShared *pBt = plBaseBtree(pBase)->pBt;
@@ -302,7 +311,8 @@ static int plBaseSetPageCount(void *p, uint32_t nPage){
   PlBase *pBase = (PlBase*)p;
   BtShared *pBt = plBaseBtree(pBase)->pBt;
   sqlite3_mutex_enter(pBase->db->mutex);
-  /* Longer than its last changed page where that was freed again, and shorter where others were. */
+  /* Longer than the last page put if pages after that were freed again, shorter than before if
+  ** others were. */
   pBt->pPager->dbSize = nPage;
   pBt->nPage = nPage;
   sqlite3_mutex_leave(pBase->db->mutex);
@@ -314,7 +324,7 @@ static int plBaseStamp(void *p, const PlHeader *pHdr){
   BtShared *pBt = plBaseBtree(pBase)->pBt;
   int rc = SQLITE_OK;
   sqlite3_mutex_enter(pBase->db->mutex);
-  /* It is raised: see plStayLocked(). */
+  /* Raises the fence: see plStayLocked(). */
   pBase->eRival = PLR_NOBODY;
   if( pHdr->fenced && !PL_FENCED(pBt->pPage1->aData) ) rc = plStayLocked(pBt->pPager, &pBase->eRival);
   if( rc==SQLITE_OK ) rc = plStamp(plBaseBtree(pBase), pHdr);
@@ -345,7 +355,7 @@ static void plBaseRollback(void *p){
   sqlite3_mutex_leave(pBase->db->mutex);
 }
 
-/* mode 0: what readers do not hold back. mode 2: all of it, and the WAL becomes empty. */
+/* mode 0: all that readers do not hold back. mode 2: everything, and the WAL becomes empty. */
 static int plBaseCheckpoint(void *p, int mode, uint32_t *pnLog, uint32_t *pnCkpt, uint32_t *pPageSize){
   PlBase *pBase = (PlBase*)p;
   int eMode = mode==2 ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE;
@@ -372,17 +382,20 @@ static int plBaseCheckpoint(void *p, int mode, uint32_t *pnLog, uint32_t *pnCkpt
   return rc;
 }
 
-/* The fence stands in the WAL, on disk. A checkpoint brings it into the file, but not while a reader holds it back, and a
-** copy of the file alone would pass for a sound database. So the two bytes are written to the file as well.
+/* The fence is in the WAL, on disk. A checkpoint brings it into the file, but not while a reader
+** holds the checkpoint back, and a copy of the file alone would pass for a sound database. So the
+** two bytes are written to the file as well.
 **
-** Nobody is misled: who reads page 1 in a state with the fence reads it from the WAL, and who reads an older one from the file has
-** looked at its version before. No salt is written: until a checkpoint brings the whole page the file goes with no log.
-** The checkpoint lock keeps out a stock checkpoint from before the fence, which may write an older page 1; checkpoints of
-** ours that come later keep the two bytes (plKeepFence).
+** No reader is misled. A transaction on a state with the fence reads page 1 from the WAL. One on an
+** older state, which reads page 1 from the file, has checked its version before. No salt is
+** written: until a checkpoint brings the whole page the file goes with no log. The checkpoint lock
+** keeps out a stock checkpoint from before the fence, which may write an older page 1. Later
+** checkpoints of ours keep the two bytes (plKeepFence).
 **
-** With a note of a lowered fence they are written again even if they are there, and so they are over an empty WAL, whose index may have been made anew
-** without the note: who wrote them may have died before his sync, or that has failed, after which a sync of what is not written anew would say
-** nothing (FENCE-5 in upkeep/fence.rs). */
+** Bytes that are there already are written again if there is a note of a lowered fence, or if the
+** WAL is empty, whose index may have been made anew without the note. The process that wrote them
+** may have died before its sync, or the sync failed: then another sync reports nothing about bytes
+** that were not written again (FENCE-5 in upkeep/fence.rs). */
 static int plRaiseFence(Pager *pPager, int *peRival){
   Wal *pWal = pPager->pWal;
   u8 aVersion[2] = {0, 0};
@@ -392,17 +405,17 @@ static int plRaiseFence(Pager *pPager, int *peRival){
   if( rc ) return rc;
   rc = sqlite3OsRead(pPager->fd, aVersion, sizeof(aVersion), 18);
   if( rc==SQLITE_OK && aVersion[0]==3 && aVersion[1]==3 && AtomicLoad(&PL_LOWERED(pWal))==0 && walIndexHdr(pWal)->mxFrame!=0 ){
-    /* A checkpoint that has brought everything has synced the file. */
+    /* A checkpoint that has brought everything into the file has synced the file. */
     bSynced = AtomicLoad(&walCkptInfo(pWal)->nBackfill)==walIndexHdr(pWal)->mxFrame;
   }else if( rc==SQLITE_OK && (rc = plFits(pPager, 0))==SQLITE_OK ){
     aVersion[0] = aVersion[1] = 3;
     rc = sqlite3OsWrite(pPager->fd, aVersion, sizeof(aVersion), 18);
   }
   if( rc==SQLITE_OK && !bSynced ) rc = sqlite3OsSync(pPager->fd, SQLITE_SYNC_NORMAL);
-  /* From here on nobody comes in. Has somebody before? FENCE-6 there. */
+  /* From here on no rival comes in. Has one come before? FENCE-6 in upkeep/fence.rs. */
   if( rc==SQLITE_OK && AtomicLoad(&PL_LOWERED(pWal))!=0 && plIndexRivalled(pPager) ) rc = SQLITE_CANTOPEN;
   if( rc==SQLITE_OK ) rc = plStayLocked(pPager, peRival);
-  /* He may have written since the first look, and be dead. */
+  /* The rival may have written since the first check, and be dead. */
   if( rc==SQLITE_OK && (rc = plFits(pPager, &bFenced))==SQLITE_OK && !bFenced ) rc = PL_MISFIT;
   if( rc==SQLITE_OK ) AtomicStore(&PL_LOWERED(pWal), 0);
   if( rc==PL_MISFIT && plWalWasRemoved(pPager) ){
@@ -428,8 +441,9 @@ static int plBaseRaiseFence(void *p){
   return rc;
 }
 
-/* The file has the fence and the WAL is empty, but its index, which was made anew after the death of all, does not know it: it is told. Then the WAL has
-** its header, as one that is emptied under the fence. The checkpoint lock is held. */
+/* The file has the fence and the WAL is empty, but the WAL-index, made anew after the death of all,
+** does not have the version of a fenced base: writes that version. Then gives the WAL the length of
+** its header, as a WAL that is emptied under the fence has. The checkpoint lock is held. */
 static int plTellIndex(Wal *pWal){
   i64 nByte = 0;
   int rc = SQLITE_OK;
@@ -450,8 +464,9 @@ static int plTellIndex(Wal *pWal){
   return rc;
 }
 
-/* Takes the fence from the file, which has everything: the WAL is empty. The WAL-index goes on saying that the base is fenced. First the note,
-** by which the file without a fence is known to be the right one. An index that somebody has removed keeps nobody off: then the fence stays. */
+/* Takes the fence from the file, which has everything: the WAL is empty. The WAL-index goes on
+** saying that the base is fenced. First comes the note, by which the file without a fence is known
+** to be the right one. A WAL-index that was removed keeps no process off: then the fence stays. */
 static int plLowerFence(Pager *pPager){
   static const u8 aVersion[2] = {2, 2};
   Wal *pWal = pPager->pWal;
@@ -480,7 +495,7 @@ static int plBaseLowerFence(void *p){
   plBaseEnter(pBase);
   pBase->db->busyHandler.nBusy = 0;
   plBaseUseMarks(pBase);
-  /* As in plBaseRaiseFence(). */
+  /* The WAL is open, as in plBaseRaiseFence(). */
   rc = pPager->pWal ? plLowerFence(pPager) : SQLITE_MISUSE_BKPT;
   sqlite3Error(pBase->db, rc==PL_FENCED_STILL ? SQLITE_OK : rc);
   sqlite3_mutex_leave(pBase->db->mutex);
@@ -517,8 +532,9 @@ static int plBaseSyncLowered(void *p){
   return rc;
 }
 
-/* Is there behind the last frame of which the WAL-index knows a whole transaction that a new index would have? Of the frames those count that
-** have the salts of the file's header. That their checksums are right is not looked at: no harm is done by what is buried without need. */
+/* Sets *pbUnseen if the WAL has, after the last frame that its index knows, a whole transaction
+** that a new index would include. Only frames with the salts of the WAL's header count. Their
+** checksums are not verified: to bury a transaction without need does no harm. */
 static int plHasUnseen(Wal *pWal, int *pbUnseen){
   u8 aHdr[WAL_HDRSIZE], aFrame[WAL_FRAME_HDRSIZE];
   u32 iFrame = walIndexHdr(pWal)->mxFrame;
@@ -536,7 +552,7 @@ static int plBaseHasUnseen(void *p, int *pbUnseen){
   int rc = SQLITE_OK;
   *pbUnseen = 0;
   sqlite3_mutex_enter(pBase->db->mutex);
-  /* Without a WAL there is none that anybody has opened. */
+  /* Without a WAL there is none that a process has opened. */
   if( pPager->pWal ) rc = plHasUnseen(pPager->pWal, pbUnseen);
   sqlite3Error(pBase->db, rc);
   sqlite3_mutex_leave(pBase->db->mutex);

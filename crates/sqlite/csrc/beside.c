@@ -1,30 +1,38 @@
 /*
-** beside.c - single writes beside each other.
+** beside.c - single writes that run in parallel.
 **
-** A write outside of a transaction waits its turn for the writer's right, and so the right goes from thread to thread, each of which has to be
-** woken for it. Where others commit all the time a statement that changes a row or two is better tried as BEGIN CONCURRENT would: what it
-** reads is recorded, its commit validates that, and threads meet in the commit mutex alone. If it is refused it is run again in its turn.
+** A write outside of a transaction waits its turn for the writer's right. So the right goes from
+** thread to thread, and each of them has to be woken for it. Where others commit all the time, a
+** statement that changes a row or two is better tried as in BEGIN CONCURRENT: its reads are
+** recorded, its commit validates them, and threads meet in the commit mutex alone. If the try is
+** refused the statement runs again in its turn.
 **
-**   allowed -> run without the right -> committed; what a WAL hook answers is the answer
-**                                    -> refused (SQLITE_BUSY_SNAPSHOT): rolled back, run again with the right
-**                                    -> SQLITE_BUSY, since its commit has waited for the right in vain: rolled back, and as if it had not begun
-**                                    -> failed otherwise: that is the answer, at the snapshot which it had
+**   allowed -> run without the right
+**       -> committed: the statement returns what a WAL hook returns
+**       -> refused (SQLITE_BUSY_SNAPSHOT): rolled back, run again with the right
+**       -> SQLITE_BUSY, since its commit did not get the right in time: rolled back, as if it had
+**          not begun
+**       -> failed otherwise: the statement fails, at the snapshot that the try had
 **
 ** Invariants
-**  - BESIDE-1 Only what can be run twice with nobody the wiser is tried: it gives no rows, calls nothing of the application's (functions,
-**    collations, hooks, traces, handlers of waits and of progress, virtual tables, triggers), takes no automatic rowid, and changes one file,
-**    in a transaction of its own.
-**  - BESIDE-2 Whoever is refused is run once more, with the right, and so is never refused again: the application hears of no conflict.
-**    Nor do changes() and last_insert_rowid(), which the statement itself may ask for, know of a run that was rolled back.
-**  - BESIDE-3 Whether it is tried decides nothing but speed (txn/begin.rs).
-**  - BESIDE-4 What is committed is done, whatever is said after it: the answer of a WAL hook is the statement's, and no refusal. The handle is
-**    allowed a try (PlBtree.bBeside) until plCommitted() or plLeaveExclusive(), so that nothing which such a hook runs is taken for one either.
+**  - BESIDE-1 Only a statement that can run twice unnoticed is tried: it gives no rows, calls
+**    nothing of the application's (functions, collations, hooks, traces, busy and progress
+**    handlers, virtual tables, triggers), takes no automatic rowid, and changes one file, in a
+**    transaction of its own.
+**  - BESIDE-2 A refused statement runs once more, with the right, and so is never refused again:
+**    the application sees no conflict. changes() and last_insert_rowid(), which the statement
+**    itself may call, know nothing of a run that was rolled back.
+**  - BESIDE-3 Whether a statement is tried decides nothing but speed (txn/begin.rs).
+**  - BESIDE-4 What is committed stays so: the code that a WAL hook returns is the statement's, and
+**    no refusal. The handle is allowed a try (PlBtree.bBeside) until plCommitted() or
+**    plLeaveExclusive(), so that nothing that such a hook runs is taken for a refusal either.
 */
 
-/* Longest program that is looked at. */
+/* Longest program that is examined. */
 #define PL_POINT_OPS 200
 
-/* Is the key that OP_NewRowid at i stands in for a parameter with a value, or a number? */
+/* True if the statement gives the key that OP_NewRowid at i would make up: a number, or a parameter
+** with a value. */
 static int plKeyGiven(Vdbe *v, int i){
   int iReg, k;
   if( i==0 || v->aOp[i-1].opcode!=OP_NotNull ) return 0;
@@ -38,7 +46,7 @@ static int plKeyGiven(Vdbe *v, int i){
   return 0;
 }
 
-/* Does an operation compare by a collation of the application's? */
+/* True if an operation compares by an application-defined collation. */
 static int plComparesCustom(const VdbeOp *pOp){
   int i;
   if( pOp->p4type==P4_COLLSEQ ) return plCollation(pOp->p4.pColl)<0;
@@ -49,7 +57,7 @@ static int plComparesCustom(const VdbeOp *pOp){
   return 0;
 }
 
-/* Does the operation at i leave it at a row or two, and BESIDE-1 true? */
+/* True if with the operation at i a program still changes a row or two, and BESIDE-1 holds. */
 static int plPointOp(Vdbe *v, int i){
   const VdbeOp *pOp = &v->aOp[i];
   switch( pOp->opcode ){
@@ -78,7 +86,7 @@ static int plPointOp(Vdbe *v, int i){
   return 0;
 }
 
-/* The file that a program writes, of which it changes a row or two; -1 if it is none such. */
+/* Returns the file that a program writes if it changes a row or two there; else -1. */
 static int plPointProgram(Vdbe *v){
   int iDb = -1, i;
   if( v->nOp>PL_POINT_OPS ) return -1;
@@ -94,14 +102,15 @@ static int plPointProgram(Vdbe *v){
   return iDb;
 }
 
-/* May a statement of this connection's run beside others now, for all that does not depend on it? */
+/* True if this connection may try a statement now, as far as that does not depend on the
+** statement. */
 static int plMayRunBeside(sqlite3 *db){
   return db->autoCommit && db->nVdbeActive==0 && db->nDb<=2 && db->xUpdateCallback==0 && db->xPreUpdateCallback==0
       && db->xCommitCallback==0 && db->xRollbackCallback==0 && db->mTrace==0 && db->xProgress==0 && !plAsksHandler(db)
       && !db->init.busy;
 }
 
-/* Allows it to the next write of this handle, if the engine finds that worth it. */
+/* Allows a try to the next write of this handle, if the engine finds that worth it. True if so. */
 static int plAllowBeside(Btree *p){
   PlBtree *pPl;
   if( p==0 || !PL_BT(p) || p->inTrans!=TRANS_NONE || p->sharable ) return 0;
@@ -111,7 +120,7 @@ static int plAllowBeside(Btree *p){
   return 1;
 }
 
-/* What a connection knew of its writes before a statement that may be tried. */
+/* A connection's counts of its writes before a statement that may be tried. */
 typedef struct PlBefore PlBefore;
 struct PlBefore {
   i64 iRowid;
@@ -125,7 +134,8 @@ static PlBefore plBefore(sqlite3 *db){
   return before;
 }
 
-/* The statement has ended with rc. Is it to be run again (BESIDE-2)? An interrupt ends it instead. */
+/* The statement has ended with *pRc. True if it is to run again (BESIDE-2). An interrupt ends it
+** instead. */
 static int plRefusedBeside(Btree *p, const PlBefore *pBefore, int *pRc){
   sqlite3 *db = p->db;
   int bTried = PL_BT(p) && p->pPl->bBeside;
@@ -142,8 +152,9 @@ static int plRefusedBeside(Btree *p, const PlBefore *pBefore, int *pRc){
   return 0;
 }
 
-/* How often a statement is prepared anew. In concurrent mode it waits its turn each time, behind whoever has come meanwhile: beside a connection
-** that does nothing but change the schema three tries of four find it changed again, and SQLite's 25 are not enough now and then. */
+/* How often a statement is prepared again. In concurrent mode it waits its turn each time, behind
+** all that have come since. Next to a connection that does nothing but change the schema, three of
+** four tries find it changed again, and SQLite's 25 are now and then not enough. */
 #define PL_SCHEMA_RETRIES 250
 static int plSchemaRetries(sqlite3 *db){
   int i;
@@ -153,8 +164,9 @@ static int plSchemaRetries(sqlite3 *db){
   return SQLITE_MAX_SCHEMA_RETRY;
 }
 
-/* One file that the statement reads, outside of a transaction and with nobody else on its connection, is read no more, as if the statement
-** had not begun with it. False: it goes on reading, or does not. */
+/* Ends the reading of one file, as if the statement had not begun with it. The statement runs
+** outside of a transaction, and no other runs on its connection. False: it goes on reading, or does
+** not read. */
 static int plStopReading(Vdbe *v, int iDb){
   Btree *p = v->db->aDb[iDb].pBt;
   int i;
@@ -168,8 +180,8 @@ static int plStopReading(Vdbe *v, int iDb){
   return sqlite3BtreeCommit(p)==SQLITE_OK;
 }
 
-/* And is read again, as it is now. If its schema is not the one that the statement was prepared for, SQLITE_SCHEMA: sqlite3_step() prepares it
-** anew, as for OP_Transaction. */
+/* Begins to read the file again, as it is now. SQLITE_SCHEMA if the statement was prepared for
+** another schema: sqlite3_step() prepares it again, as for OP_Transaction. */
 static int plReadAgain(Vdbe *v, int iDb, int iGeneration){
   Db *pDb = &v->db->aDb[iDb];
   int iCookie = 0;
@@ -181,9 +193,10 @@ static int plReadAgain(Vdbe *v, int iDb, int iGeneration){
   return SQLITE_SCHEMA;
 }
 
-/* sqlite3_exec() of OP_SqlExec: PRAGMA optimize has found a table of which the statistics are old, and has ANALYZE run. That is one more
-** statement outside of a transaction, which waits its turn and conflicts with nobody: so nothing is being read while it waits. The statement
-** has opened a table to see how many rows there are, does not use that any more, and opens the next one anew. */
+/* sqlite3_exec() of OP_SqlExec: PRAGMA optimize has found a table with old statistics, and runs
+** ANALYZE. That is one more statement outside of a transaction, which waits its turn and conflicts
+** with none: so the connection reads nothing while ANALYZE waits. The pragma has opened a table to
+** count its rows, is done with it, and opens the next one anew. */
 static int plExecInside(Vdbe *v, const char *zSql, char **pzErr){
   sqlite3 *db = v->db;
   int bLone = db->autoCommit && db->nVdbeActive==1;
@@ -197,7 +210,8 @@ static int plExecInside(Vdbe *v, const char *zSql, char **pzErr){
     aStopped[i] = (u8)plStopReading(v, i);
     if( db->aDb[i].pBt && sqlite3BtreeTxnState(db->aDb[i].pBt)!=SQLITE_TXN_NONE ) bReader = 0;
   }
-  /* ANALYZE ends its transaction where it finds the schema changed and is prepared anew, as it does where no statement reads. */
+  /* If it finds the schema changed ANALYZE ends its transaction, and is prepared again, as it is
+  ** where no statement reads. */
   if( bLone && bReader ){
     v->bIsReader = 0;
     db->nVdbeRead--;
@@ -218,15 +232,16 @@ static int plExecInside(Vdbe *v, const char *zSql, char **pzErr){
   return rc;
 }
 
-/* What is known of a statement while it runs, on a connection that has met a concurrent file. */
+/* A statement while it runs, on a connection that has met a concurrent file. */
 typedef struct PlRun PlRun;
 struct PlRun {
-  int iDb;                               /* the file in which it is tried beside others, or -1: then what was before */
+  int iDb;                               /* the file in which it is tried; -1: the rest is unset */
   PlBefore before;
   u32 aCounter[ArraySize(((Vdbe*)0)->aCounter)];
 };
 
-/* A statement is about to run, or to go on. A statement that may be the first of a plain BEGIN is known while it runs (begin.c). */
+/* A statement is about to run, or to go on. db->pPlFirst names one that may be the first of a plain
+** BEGIN while it runs (begin.c). */
 static SQLITE_INLINE int plRunBegins(Vdbe *v, PlRun *pRun){
   sqlite3 *db = v->db;
   pRun->iDb = -1;
@@ -247,7 +262,7 @@ static SQLITE_INLINE int plRunBegins(Vdbe *v, PlRun *pRun){
   return SQLITE_OK;
 }
 
-/* It has stopped with *pRc. Is it to be run again? */
+/* The statement has stopped with *pRc. True if it is to run again. */
 static SQLITE_INLINE int plRunEnds(Vdbe *v, PlRun *pRun, int *pRc){
   sqlite3 *db = v->db;
   int rcRun = v->rc;
@@ -263,7 +278,7 @@ static SQLITE_INLINE int plRunEnds(Vdbe *v, PlRun *pRun, int *pRc){
   return 0;
 }
 
-/* Both are inlined in sqlite3_step(), as in SQLite, where they have one caller, and here once more. */
+/* Both are inlined in sqlite3_step(). In SQLite they have one caller, and here one more. */
 static SQLITE_INLINE int doWalCallbacks(sqlite3*);
 static SQLITE_INLINE int sqlite3Step(Vdbe*);
 
@@ -278,11 +293,12 @@ static SQLITE_NOINLINE int plRunMet(Vdbe *v){
   return rc;
 }
 
-/* sqlite3Step() of sqlite3_step(). */
+/* In place of sqlite3Step() in sqlite3_step(). */
 static SQLITE_INLINE int plRunStatement(Vdbe *v){
   int rc;
   if( PL_MET(v->db) ) return plRunMet(v);
   rc = sqlite3Step(v);
-  if( PL_UNLIKELY((rc & 0xff)==SQLITE_BUSY) ) plTellBusy(v->db, &v->rc, &rc);    /* it has met one just now */
+  /* It has just met its first concurrent file. */
+  if( PL_UNLIKELY((rc & 0xff)==SQLITE_BUSY) ) plTellBusy(v->db, &v->rc, &rc);
   return rc;
 }
