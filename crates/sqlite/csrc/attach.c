@@ -431,7 +431,7 @@ static SQLITE_NOINLINE PL_COLD int plRefusePlace(Btree *p){
   int rc = SQLITE_OK;
   if( p->db->openFlags & PL_OPEN_BASE || sqlite3PagerFilename(p->pBt->pPager, 1)[0]==0 || p->pBt->pPager->tempFile ){
     p->ePlPlace = PLW_LOCAL;
-  }else if( !plReadsOnly(p) && plPlace(p, &zWhy)==PLW_NETWORK && p->pBt->pPager->pWal==0 && plFileMarked(p) ){
+  }else if( plPlace(p, &zWhy)==PLW_NETWORK && !plReadsOnly(p) && p->pBt->pPager->pWal==0 && plFileMarked(p) ){
     rc = plStash(p, SQLITE_CANTOPEN, zWhy);
     zWhy = 0;
     p->ePlPlace = PLW_UNKNOWN;    /* refused again the next time, with the same words */

@@ -129,8 +129,6 @@ static void plBaseReadMarks(void *p, const PlMarks *pMarks){
   ((PlBase*)p)->pMarks = pMarks;
 }
 static void plBaseUseMarks(PlBase *pBase){
-  pBase->bStrange = 0;
-  pBase->eRival = PLR_NOBODY;
   plUseMarks(plBaseBtree(pBase)->pBt->pPager, pBase->pMarks);
 }
 
@@ -156,6 +154,8 @@ static void plBaseRefuse(PlBase *pBase){
 static void plBaseEnter(PlBase *pBase){
   sqlite3_mutex_enter(pBase->db->mutex);
   if( pBase->db->mallocFailed ) sqlite3OomClear(pBase->db);
+  pBase->bStrange = 0;
+  pBase->eRival = PLR_NOBODY;
 }
 
 /* A transaction has just begun: checks that WAL-index, WAL and file are the session's. */
@@ -183,7 +183,7 @@ static int plBaseHeader(void *p, PlHeader *pOut){
   if( rc==SQLITE_OK ){
     plReadHeader(pBt->pBt, pOut);
     if( bOwn ){
-      u8 bFenced;
+      u8 bFenced = 0;
       plHold(pBt);
       rc = plBaseFits(pBase, &bFenced);
       pOut->fenceInWalAlone = pOut->fenced && !bFenced;
@@ -239,6 +239,12 @@ static int plBaseBeginWrite(void *p){
   if( rc==SQLITE_OK ){
     rc = plBaseFits(pBase, 0);
     if( rc ) plBaseRefuse(pBase);
+  }
+  if( rc==SQLITE_OK && !plFenced(pBt->pBt) && plIndexRivalled(pBt->pBt->pPager) ){
+    /* FENCE-6: nothing of a fence may be in file or WAL while a rival works there. */
+    plBaseEnd(pBt);
+    pBase->bStrange = 1;
+    rc = SQLITE_CANTOPEN;
   }
   if( rc==SQLITE_OK ){
     pBase->db->autoCommit = 0;
@@ -392,10 +398,9 @@ static int plBaseCheckpoint(void *p, int mode, uint32_t *pnLog, uint32_t *pnCkpt
 ** keeps out a stock checkpoint from before the fence, which may write an older page 1. Later
 ** checkpoints of ours keep the two bytes (plKeepFence).
 **
-** Bytes that are there already are written again if there is a note of a lowered fence, or if the
-** WAL is empty, whose index may have been made anew without the note. The process that wrote them
-** may have died before its sync, or the sync failed: then another sync reports nothing about bytes
-** that were not written again (FENCE-5 in upkeep/fence.rs). */
+** Bytes that are there already are written again, unless a checkpoint has brought the whole WAL
+** since. The process that wrote them may have died before its sync, or the sync failed: then another
+** sync reports nothing about bytes that were not written again (FENCE-5 in upkeep/fence.rs). */
 static int plRaiseFence(Pager *pPager, int *peRival){
   Wal *pWal = pPager->pWal;
   u8 aVersion[2] = {0, 0};
@@ -407,13 +412,14 @@ static int plRaiseFence(Pager *pPager, int *peRival){
   if( rc==SQLITE_OK && aVersion[0]==3 && aVersion[1]==3 && AtomicLoad(&PL_LOWERED(pWal))==0 && walIndexHdr(pWal)->mxFrame!=0 ){
     /* A checkpoint that has brought everything into the file has synced the file. */
     bSynced = AtomicLoad(&walCkptInfo(pWal)->nBackfill)==walIndexHdr(pWal)->mxFrame;
-  }else if( rc==SQLITE_OK && (rc = plFits(pPager, 0))==SQLITE_OK ){
+  }
+  if( rc==SQLITE_OK && !bSynced && (rc = plFits(pPager, 0))==SQLITE_OK ){
     aVersion[0] = aVersion[1] = 3;
     rc = sqlite3OsWrite(pPager->fd, aVersion, sizeof(aVersion), 18);
   }
   if( rc==SQLITE_OK && !bSynced ) rc = sqlite3OsSync(pPager->fd, SQLITE_SYNC_NORMAL);
   /* From here on no rival comes in. Has one come before? FENCE-6 in upkeep/fence.rs. */
-  if( rc==SQLITE_OK && AtomicLoad(&PL_LOWERED(pWal))!=0 && plIndexRivalled(pPager) ) rc = SQLITE_CANTOPEN;
+  if( rc==SQLITE_OK && plIndexRivalled(pPager) ) rc = SQLITE_CANTOPEN;
   if( rc==SQLITE_OK ) rc = plStayLocked(pPager, peRival);
   /* The rival may have written since the first check, and be dead. */
   if( rc==SQLITE_OK && (rc = plFits(pPager, &bFenced))==SQLITE_OK && !bFenced ) rc = PL_MISFIT;
@@ -471,12 +477,11 @@ static int plLowerFence(Pager *pPager){
   static const u8 aVersion[2] = {2, 2};
   Wal *pWal = pPager->pWal;
   u8 a[PL_FIRST_BYTES];
-  int hShm = plShmFile(pPager);
   int rc = walBusyLock(pWal, pPager->xBusyHandler, pPager->pBusyHandlerArg, WAL_CKPT_LOCK, 1);
   if( rc ) return rc;
   if( walIndexHdr(pWal)->mxFrame!=0 ){
     rc = SQLITE_BUSY;
-  }else if( hShm>=0 && !plIsNamed(hShm) ){
+  }else if( plIndexGone(pPager) ){
     rc = PL_FENCED_STILL;
   }else if( (rc = plFits(pPager, 0))==SQLITE_OK && (rc = sqlite3OsRead(pPager->fd, a, sizeof(a), 0))==SQLITE_OK
    && PL_FENCED(a) && (rc = plTellIndex(pWal))==SQLITE_OK
@@ -551,7 +556,7 @@ static int plBaseHasUnseen(void *p, int *pbUnseen){
   Pager *pPager = plBaseBtree(pBase)->pBt->pPager;
   int rc = SQLITE_OK;
   *pbUnseen = 0;
-  sqlite3_mutex_enter(pBase->db->mutex);
+  plBaseEnter(pBase);
   /* Without a WAL there is none that a process has opened. */
   if( pPager->pWal ) rc = plHasUnseen(pPager->pWal, pbUnseen);
   sqlite3Error(pBase->db, rc);

@@ -57,6 +57,13 @@ static int plComparesCustom(const VdbeOp *pOp){
   return 0;
 }
 
+/* True if a function is SQLite's own and runs no code of the application: not load_extension(), nor
+** sqlite_log(), which calls SQLITE_CONFIG_LOG. */
+static int plIsOwnFunction(const FuncDef *pFunc){
+  return (pFunc->funcFlags & (SQLITE_FUNC_BUILTIN|SQLITE_FUNC_UNSAFE))==SQLITE_FUNC_BUILTIN
+      && sqlite3StrICmp(pFunc->zName, "sqlite_log")!=0;
+}
+
 /* True if with the operation at i a program still changes a row or two, and BESIDE-1 holds. */
 static int plPointOp(Vdbe *v, int i){
   const VdbeOp *pOp = &v->aOp[i];
@@ -81,7 +88,7 @@ static int plPointOp(Vdbe *v, int i){
     case OP_NewRowid:
       return plKeyGiven(v, i);
     case OP_Function: case OP_PureFunc:
-      return pOp->p4type==P4_FUNCCTX && (pOp->p4.pCtx->pFunc->funcFlags & SQLITE_FUNC_BUILTIN)!=0;
+      return pOp->p4type==P4_FUNCCTX && plIsOwnFunction(pOp->p4.pCtx->pFunc);
   }
   return 0;
 }

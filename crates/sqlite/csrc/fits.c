@@ -17,7 +17,7 @@
 **  plLocksLost()    checks the locks of a handle that works alone (alone.c): when its transactions
 **                   begin, and before it closes.
 **  plIndexGone()    checks the WAL-index of such a handle; plIndexStrange() that of a member of a
-**                   session; plIndexRivalled() that of members whose fence is lowered.
+**                   session; plIndexRivalled() that of members that raise a fence.
 **  plUnmarked()     checks a file that is not concurrent, where processes may still have the log of
 **                   a concurrent one open (session/aside.rs).
 **
@@ -477,14 +477,15 @@ static int plIndexGone(Pager *pPager){
 }
 
 /* True if that holds for any handle, and a process has the other WAL-index open: stock SQLite, say,
-** that has opened a file whose fence was lowered, and has read page 1. The query is that of an open
-** file description, with another program's locks in mind: see deadman.c. */
+** that has opened a file without a fence, and has read page 1. If no index has the name, a rival may
+** have removed its own when it closed; over a fence that was lowered that counts as a rival. The
+** query is that of an open file description, with another program's locks in mind: see deadman.c. */
 static int plIndexRivalled(Pager *pPager){
   struct flock f;
   int hShm, bTaken;
   if( !plIndexGone(pPager) ) return 0;
   hShm = robust_open(((unixFile*)pPager->fd)->pShm->pShmNode->zFilename, O_RDONLY|O_NOFOLLOW, 0);
-  if( hShm<0 ) return 1;
+  if( hShm<0 ) return errno!=ENOENT || AtomicLoad(&PL_LOWERED(pPager->pWal))!=0;
   memset(&f, 0, sizeof(f));
   f.l_type = F_WRLCK;
   f.l_whence = SEEK_SET;

@@ -1,10 +1,12 @@
 //! Power cuts at the file operations of the library itself, and of its recoveries; see `plait_tests::powercut`.
 
+use plait_tests::actor::Actor;
 use plait_tests::planted::must_be_reported;
 use plait_tests::powercut::explore::Explorer;
 use plait_tests::powercut::lowered::End;
 use plait_tests::powercut::pairs::Pairs;
-use plait_tests::subject::real_plait;
+use plait_tests::powercut::recording::{Operation, Recording};
+use plait_tests::subject::{Subject, real_plait};
 
 #[test]
 fn a_group_over_two_generations_torn_at_any_sector_recovers_after_cuts_at_every_step() {
@@ -144,4 +146,36 @@ fn a_commit_over_two_files_that_a_recovery_takes_back_in_one_is_caught() {
         suite,
         &["commits were acknowledged or seen", "the files differ"],
     );
+}
+
+/// A sync that failed in the process before may have left out the two bytes, and a later one says nothing of what is not written
+/// again. The reader keeps a checkpoint from bringing them.
+// holds FENCE-5
+#[test]
+fn the_fence_of_a_dead_author_is_written_again_before_it_is_synced() {
+    if real_plait("a dead author of a fence").is_none() {
+        return;
+    }
+    let subject = Subject::plait_with_crash_points();
+    let scratch = tempfile::tempdir().expect("a folder");
+    let (folder, database) = (scratch.path().join("db"), scratch.path().join("db/app.db"));
+    std::fs::create_dir(&folder).expect("a folder");
+    let made = subject.create(&database).expect("it is made");
+    made.execute("CREATE TABLE t(a)").expect("a table");
+    made.close().expect("it closes");
+    let stock = Subject::stock().open(&database).expect("the file is at rest");
+    stock.execute("INSERT INTO t VALUES(1); BEGIN; SELECT * FROM t").expect("a part of the WAL");
+    let at = ("PLAIT_CRASH_AT", "fence.raised");
+    let insert = "BEGIN CONCURRENT; INSERT INTO t VALUES(2); COMMIT";
+    let mut author = Actor::start_with_environment("author", &subject, &database, at);
+    author.send(insert);
+    author.await_death();
+    let recording = Recording::of(&folder);
+    let mut heir = recording.actor("heir", &subject, None);
+    heir.open(&database).expect("it opens");
+    heir.ok(insert);
+    let shapes: Vec<_> =
+        recording.operations().expect("what it did").iter().map(Operation::shape).collect();
+    let synced = shapes.iter().position(|shape| shape == "sync begins app.db").expect("a sync");
+    assert!(shapes[..synced].contains(&"write app.db 18 2".to_owned()), "{shapes:#?}");
 }

@@ -179,3 +179,38 @@ fn what_connections_that_work_alone_have_committed_stays_whatever_becomes_of_the
         assert_eq!(connection.text("PRAGMA integrity_check").as_deref(), Ok("ok"), "{steps}");
     }
 }
+
+/// The members have written nothing yet: the file is at rest, and their index alone would keep the program off.
+// holds FENCE-6
+#[test]
+fn the_first_commit_behind_a_removed_index_is_refused_while_a_stock_program_has_the_file_open() {
+    os::allow_alone();
+    let Some(subject) = real_plait("a removed -shm") else { return };
+    for stock_comes in [false, true] {
+        let fixture = Fixture::new(subject.clone(), ROWS);
+        let mut members = ["a", "b"].map(|name| actor(name, &subject, &fixture));
+        for member in &mut members {
+            member.ok("BEGIN CONCURRENT; SELECT count(*) FROM t; COMMIT");
+        }
+        std::fs::remove_file(fixture.side_file("-shm")).expect("somebody removes it");
+        let [mut a, b] = members;
+        let mut rival = stock_comes.then(|| actor("stock", &Subject::stock(), &fixture));
+        if let Some(stock) = &mut rival {
+            assert_eq!(stock.integer(COUNT), 500);
+            let error = a.fails(JOIN, CANTOPEN);
+            assert!(error.message.contains("-shm was removed or replaced"), "{error}");
+            a.run("ROLLBACK");
+            stock.ok("UPDATE t SET val='stock' WHERE id=1; INSERT INTO t(val) VALUES('stock')");
+        } else {
+            a.ok(JOIN);
+        }
+        for mut user in [a, b].into_iter().chain(rival) {
+            user.close().expect("it closes");
+        }
+        let rest = fixture.open();
+        assert_eq!(rest.integer(COUNT), Ok(501), "stock comes: {stock_comes}");
+        let stocks = rest.integer("SELECT count(*) FROM t WHERE val='stock'");
+        assert_eq!(stocks, Ok(if stock_comes { 2 } else { 0 }));
+        assert_eq!(rest.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+    }
+}

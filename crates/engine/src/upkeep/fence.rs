@@ -95,16 +95,16 @@
 //! - FENCE-6 A *rival* is a process with another WAL-index: the file alone keeps it off. A rival
 //!   that came while the file said 2 has read page 1 without a fence, and would go on to write. So
 //!   raising looks for a rival when the file says 3, and while there is one neither stores FENCED
-//!   nor stamps the base back to RESTING. A rival has another WAL-index for one of two reasons. The
-//!   members' WAL-index was removed: CANTOPEN while the rival's is open (and the fence is not
-//!   lowered while the members' has no name). Or the rival is SQLite in locking_mode=EXCLUSIVE,
-//!   with the index in its own memory: it has locked the file, and the members' locks were dropped,
-//!   which POSIX does when a process copies the file. The locks are taken again: BUSY if that
-//!   fails, CANTOPEN if the WAL has lost its name, since the rival has closed the file as the last.
-//!   What the rival has written in between is noticed as from any process that heeds no WAL-index.
-//!   One thing is not noticed: what it wrote to a resting base, for which no note was made, if it
-//!   has died since.
-//!
+//!   nor stamps the base back to RESTING. The first fence of a session is not begun while there is
+//!   one: a base at rest has no log from which a half-raised fence would be recovered. A rival has
+//!   another WAL-index for one of two reasons. The members' WAL-index was removed: CANTOPEN while
+//!   the rival's is open (and the fence is not lowered while the members' has no name). Or the
+//!   rival is SQLite in locking_mode=EXCLUSIVE, with the index in its own memory: it has locked the
+//!   file, and the members' locks were dropped, which POSIX does when a process copies the file.
+//!   The locks are taken again: BUSY if that fails, CANTOPEN if the WAL has lost its name, since
+//!   the rival has closed the file as the last. What the rival has written in between is noticed as
+//!   from any process that heeds no WAL-index. One thing is not noticed: what it wrote to a resting
+//!   base, for which no note was made, if it has died since.
 //! - FENCE-7 The log of a lowered session is removed when the file's 2 and the end of its WAL are on
 //!   disk. Lowering itself need not reach the disk, nor need the truncation of the WAL, whose frames
 //!   have a fenced page 1: a fenced base, after a power cut, has its log. But without the log it
