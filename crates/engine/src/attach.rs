@@ -16,6 +16,9 @@
 //!   one: a process that comes while the mark is taken away waits, and finds the file without it. A
 //!   member would know neither the new mark nor the generations behind it, and take the file for an
 //!   older one.
+//! - JOIN-2 No process joins a session whose fence is lowered over a base that is at rest to it: the
+//!   last member has closed the WAL, and is about to end the session. A process that comes waits
+//!   for that. As a member it could not write, since stock programs may.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -266,8 +269,23 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// Opens the database for this process. `None`: another process has the lifecycle lock, or files
-/// were put aside; the caller tries again.
+/// True if the session in `region` has ended but for its files: the fence was lowered, and the last
+/// handle of all has closed the WAL, so that nothing but the file says what it is.
+fn has_ended(region: &Region, base: &mut dyn Base) -> Result<bool> {
+    let is_lowered = region.control().fence.load(Acquire) == fence::LOWERED;
+    Ok(is_lowered && session::restore::has_ended(region, &base.header()?))
+}
+
+/// True if an open database must not be joined (JOIN-2).
+pub(crate) fn is_ending(db: &Database) -> Result<bool> {
+    if db.control().fence.load(Acquire) != fence::LOWERED {
+        return Ok(false);
+    }
+    db.with_base(|base| has_ended(db.region(), base))
+}
+
+/// Opens the database for this process. `None`: another process has the lifecycle lock, or is about
+/// to end the session, or files were put aside; the caller tries again.
 pub(crate) fn open(
     path: &Path,
     identity: BaseIdentity,
@@ -327,6 +345,12 @@ fn open_in(
         base = Some(opened);
     }
     read_marks::agree(&region, None, wal_index, path)?;
+    if alive && region.control().fence.load(Acquire) == fence::LOWERED {
+        let mut opened = opener.open(path)?;
+        if has_ended(&region, opened.as_mut())? {
+            return Ok(None);
+        }
+    }
     let me = process::register(&region, nonce())?;
     let database = Database::new(region, me, path, identity, opener, base, forks);
     if begins {
@@ -369,7 +393,9 @@ fn lock_lifecycle(db: &Database) -> bool {
 
 /// Brings everything to rest; from memory alone if the log has stopped (restore.rs).
 fn finish_session(db: &Database) -> Result<()> {
-    if db.control().fence.load(Acquire) == fence::LOWERED && has_ended(db)? {
+    if is_ending(db)? {
+        // A process that has opened no hidden connection closes the WAL before this.
+        db.with_base(|base| base.sync_lowered())?; // FENCE-7 in upkeep/fence.rs
         return db.remove_log();
     }
     let finished = finish_with_log(db);
@@ -384,20 +410,6 @@ fn finish_session(db: &Database) -> Result<()> {
         session::restore::restore(db.region(), db.path(), base)
     })?;
     db.remove_log()
-}
-
-/// True if the base is at rest, on disk, and has everything: the last handle of all has closed the
-/// WAL behind a lowered fence, and nothing but the file says what it is. A process that has opened
-/// no hidden connection closes it before this.
-fn has_ended(db: &Database) -> Result<bool> {
-    db.with_base(|base| {
-        let has_ended = session::restore::has_ended(db.region(), &base.header()?);
-        if has_ended {
-            // FENCE-7 in upkeep/fence.rs.
-            base.sync_lowered()?;
-        }
-        Ok(has_ended)
-    })
 }
 
 fn finish_with_log(db: &Database) -> Result<()> {

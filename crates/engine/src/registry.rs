@@ -105,7 +105,7 @@ pub(crate) fn try_attach(
             *connections += 1;
             let database = database.clone();
             drop(registry);
-            join(&database, path, wal_index).map(Some)
+            join(&database, path, wal_index)
         }
         None => {
             registry.insert(identity, Entry::Changing);
@@ -131,13 +131,15 @@ fn refuse_second_name(first: &Path, second: &Path) -> Result<()> {
     )))
 }
 
-/// Adds a connection to an open database, which already counts it.
-fn join(database: &Arc<Database>, path: &Path, wal_index: u64) -> Result<Conn> {
+/// Adds a connection to an open database, which already counts it. `None`: a thread is about to close
+/// the database.
+fn join(database: &Arc<Database>, path: &Path, wal_index: u64) -> Result<Option<Conn>> {
     let own = Some(database.process());
     let joined = refuse_second_name(database.path(), path)
         .and_then(|()| read_marks::agree(database.region(), own, wal_index, path))
-        .and_then(|()| Conn::new(database.clone()));
-    if joined.is_err() {
+        .and_then(|()| attach::is_ending(database))
+        .and_then(|ends| if ends { Ok(None) } else { Conn::new(database.clone()).map(Some) });
+    if !matches!(joined, Ok(Some(_))) {
         release(database);
     }
     joined

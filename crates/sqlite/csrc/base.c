@@ -510,18 +510,19 @@ static int plBaseLowerFence(void *p){
 /* Writes the two bytes again as they are, and syncs the file and its WAL: neither a lowered fence
 ** nor the truncation of the WAL need have reached the disk (FENCE-7 in upkeep/fence.rs). Frames that
 ** come back have a fenced page 1. The bytes are written first since an earlier sync may have failed
-** (FENCE-5). The checkpoint lock keeps out a checkpoint that brings others. */
+** (FENCE-5). The checkpoint lock keeps out a checkpoint that brings others. A stock program that has
+** the lock for a checkpoint of its own syncs what it writes: nothing waits for it. */
 static int plSyncLowered(Pager *pPager){
+  Wal *pWal = pPager->pWal;
   u8 aVersion[2];
-  int rc = walBusyLock(pPager->pWal, pPager->xBusyHandler, pPager->pBusyHandlerArg, WAL_CKPT_LOCK, 1);
-  if( rc ) return rc;
-  rc = sqlite3OsRead(pPager->fd, aVersion, sizeof(aVersion), 18);
-  if( rc==SQLITE_OK && !pPager->readOnly ){
-    rc = sqlite3OsWrite(pPager->fd, aVersion, sizeof(aVersion), 18);
+  int rc = SQLITE_OK;
+  if( pPager->readOnly==0 && walLockExclusive(pWal, WAL_CKPT_LOCK, 1)==SQLITE_OK ){
+    rc = sqlite3OsRead(pPager->fd, aVersion, sizeof(aVersion), 18);
+    if( rc==SQLITE_OK ) rc = sqlite3OsWrite(pPager->fd, aVersion, sizeof(aVersion), 18);
+    walUnlockExclusive(pWal, WAL_CKPT_LOCK, 1);
   }
   if( rc==SQLITE_OK ) rc = sqlite3OsSync(pPager->fd, SQLITE_SYNC_NORMAL);
-  if( rc==SQLITE_OK ) rc = sqlite3OsSync(pPager->pWal->pWalFd, SQLITE_SYNC_NORMAL);
-  walUnlockExclusive(pPager->pWal, WAL_CKPT_LOCK, 1);
+  if( rc==SQLITE_OK ) rc = sqlite3OsSync(pWal->pWalFd, SQLITE_SYNC_NORMAL);
   return rc;
 }
 static int plBaseSyncLowered(void *p){

@@ -2,11 +2,13 @@
 //! stock SQLite in WAL mode, today and on every later day; and nothing is lost of what is committed next, whoever dies or comes meanwhile.
 
 use plait_tests::actor::Actor;
+use plait_tests::os;
 use plait_tests::place::Place;
 use plait_tests::sqlite::{BUSY, CANTOPEN, NOTADB};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use plait_tests::value::Value;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 const ROWS: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, val TEXT); CREATE INDEX t_val ON t(val);
     WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<500) INSERT INTO t SELECT i, 'v'||i FROM n;";
@@ -430,20 +432,60 @@ fn another_file_in_the_place_of_a_lowered_one_is_noticed() {
     is_sound(&fixture, 503);
 }
 
-// holds FILE-1, FENCE-7
-#[test]
-fn a_lowered_session_that_is_closed_last_by_a_process_that_only_read_leaves_the_file_alone() {
-    let Some((fixture, mut a, mut b)) = pool("checkpointed copies") else { return };
-    assert_eq!(b.integer(COUNT), 500);
-    a.ok(INSERT);
+/// A session whose fence is lowered, of one process that has only read: it has no hidden connection.
+fn read_last(test: &str) -> Option<(Fixture, Actor)> {
+    let (fixture, mut a, mut b) = pool(test)?;
+    let mut reader = actor("reader", &fixture);
+    b.ok(INSERT);
+    assert_eq!(reader.integer(COUNT), 501);
     truncates(&mut a);
     assert_eq!(versions(&fixture.database()), AT_REST);
     a.close().expect("it closes");
     b.close().expect("it closes");
+    Some((fixture, reader))
+}
+
+// holds FILE-1, FENCE-7
+#[test]
+fn a_lowered_session_that_is_closed_last_by_a_process_that_only_read_leaves_the_file_alone() {
+    let Some((fixture, mut reader)) = read_last("checkpointed copies") else { return };
+    reader.close().expect("it closes");
     for suffix in ["-plait", "-plait-shm", "-wal", "-shm"] {
         assert!(!fixture.side_file(suffix).exists(), "{suffix}");
     }
     is_sound(&fixture, 501);
+}
+
+/// The last process has closed its WAL, and is stopped before it ends the session.
+// holds JOIN-2
+#[test]
+fn a_process_that_comes_as_a_lowered_session_ends_waits_for_the_end_and_then_writes() {
+    const LIFECYCLE: i64 = 1 << 40;
+    let Some((fixture, mut reader)) = read_last("checkpointed copies") else { return };
+    let path = fixture.side_file("-plait-shm");
+    let shared = std::fs::File::options().read(true).write(true).open(path).expect("it is there");
+    assert!(os::lock_byte(&shared, LIFECYCLE), "no process opens or closes it");
+    reader.send_close();
+    let deadline = Instant::now() + Duration::from_secs(1);
+    while fixture.side_file("-wal").exists() {
+        assert!(Instant::now() < deadline, "the WAL is not closed");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // It lets go of the file, and waits for the byte.
+    std::thread::sleep(Duration::from_millis(150));
+    os::suspend(reader.pid()).expect("it is stopped");
+    drop(shared);
+    let mut newcomer = Actor::idle(Place::Processes, "newcomer", &fixture.subject);
+    newcomer.open(&fixture.database()).expect("opening looks at nothing yet");
+    newcomer.busy_timeout(Duration::from_secs(20));
+    let reads_and_writes = format!("BEGIN CONCURRENT; {COUNT}; COMMIT; {INSERT}");
+    newcomer.send(&reads_and_writes);
+    std::thread::sleep(Duration::from_millis(200));
+    os::resume(reader.pid()).expect("it goes on");
+    assert_eq!(newcomer.finish().error, None);
+    assert_eq!(reader.finish().error, None);
+    newcomer.close().expect("it closes");
+    is_sound(&fixture, 502);
 }
 
 /// POSIX gives up the locks of the pool on the file when the program that has it makes the copy itself.
