@@ -239,7 +239,7 @@ impl LogShared {
     }
 
     /// Returns how often the base's WAL was synced ahead of the log.
-    pub(crate) fn base_syncs(&self) -> u64 {
+    pub fn base_syncs(&self) -> u64 {
         // Relaxed: a counter.
         self.base.syncs.load(Relaxed)
     }

@@ -21,6 +21,8 @@
 //! A link is the byte offset of a node from the start of the region; 0 is the end of a list. Fields
 //! and links of one node are in one cache line when the tower is at most eight high.
 
+use std::mem::offset_of;
+
 use super::atomics::{AtomicU32, AtomicU64};
 
 /// Marks a formatted region.
@@ -152,6 +154,22 @@ pub(super) fn filter_at(len: u32) -> u32 {
 /// Returns the offset of the first node in a region of `len` bytes.
 pub(super) fn first_node(len: u32) -> u32 {
     filter_at(len) + filter_words(len) * WORD_BYTES
+}
+
+/// Bytes at the start of a region that [`used_bytes_in`] reads.
+pub(super) const HEADER_BYTES: usize = size_of::<Header>();
+
+/// Returns the bytes of nodes and records in the region of `len` bytes that begins with `header`, a
+/// copy that may have been made during a change; 0 unless such a region was formatted there.
+pub(super) fn used_bytes_in(header: &[u8; HEADER_BYTES], len: u32) -> u32 {
+    let word = |at: usize| {
+        u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+    };
+    if word(offset_of!(Header, magic)) != MAGIC || word(offset_of!(Header, len)) != len {
+        return 0;
+    }
+    let nodes = word(offset_of!(Header, nodes_end)).saturating_sub(first_node(len));
+    nodes.saturating_add(len.saturating_sub(word(offset_of!(Header, records_start))))
 }
 
 /// Returns the first eight bytes of `key` as an ordered number.

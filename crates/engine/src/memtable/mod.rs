@@ -233,6 +233,15 @@ impl Memtable {
         self.used_bytes().saturating_sub(self.arena.first_node())
     }
 
+    /// Bytes at the start of a region that [`Memtable::node_bytes_in`] reads.
+    pub const HEADER_BYTES: usize = layout::HEADER_BYTES;
+
+    /// As [`Memtable::node_bytes`] of a region of `len` bytes, for a reader outside that has copied
+    /// its header; 0 unless a region of that length was formatted there.
+    pub fn node_bytes_in(header: &[u8; Memtable::HEADER_BYTES], len: u32) -> u32 {
+        layout::used_bytes_in(header, len)
+    }
+
     /// Returns the offset of the first node in a region of `len` bytes.
     pub fn first_node(len: u32) -> u32 {
         layout::first_node(len)
