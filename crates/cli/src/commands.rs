@@ -8,7 +8,8 @@ use crate::failure::{self, Failure, Result};
 use crate::os;
 use crate::sqlite::Library;
 use crate::{
-    backup, bench, check, console, convert, demo, doctor, pages, recover, restore, run, status,
+    backup, bench, check, console, convert, demo, doctor, metrics, pages, recover, restore, run,
+    status,
 };
 
 /// SQLite with many writers: start programs on it, and look after databases in concurrent mode
@@ -23,6 +24,7 @@ Examples:
   plait enable app.db                 many writers from now on
   plait run -- python3 app.py         a program on our library
   plait status app.db --watch         what goes on in it
+  plait metrics app.db                its numbers for Prometheus
   plait check app.db                  is it sound?
   plait doctor app.db                 what is wrong, and what mends it
   plait backup app.db copy.db         a copy, while programs write
@@ -108,6 +110,27 @@ Examples:
   plait status app.db --json | jq .status.commits"
     )]
     Status(status::StatusArgs),
+    /// Print, serve or write the numbers of databases for Prometheus
+    #[command(
+        long_about = "\
+Print the numbers of databases in the text format of Prometheus, serve them over HTTP, or write them into a file for the textfile \
+collector of node_exporter.
+
+It only looks: it is no member of a session, takes no lock, and changes nothing. A database that cannot be looked at, or is in another \
+mode, has plait_up 0, and a line on standard error says why; the others are measured all the same. A database at rest is up, with \
+plait_session 0. Counters begin at 0 with each session.
+
+Exit codes: 0 it was measured, whatever the state of the databases; 1 the numbers could not be served or written; 2 wrong usage.",
+        after_help = "\
+Examples:
+  plait metrics /srv/app.db
+  plait metrics --listen 127.0.0.1:9578 /srv/app.db /srv/shop.db
+  plait metrics --textfile /var/lib/node_exporter/plait.prom --interval 15 /srv/app.db
+
+The label `database` is FILE as it is written here: absolute paths are the same for everybody. Whoever reaches ADDR:PORT reads the \
+numbers and these paths, and nothing else. `examples/monitoring` of the sources has a dashboard of Grafana and rules for alerts."
+    )]
+    Metrics(metrics::MetricsArgs),
     /// Check a database, its log and its shared memory, and tell what opening it will do
     #[command(
         long_about = "\
@@ -239,6 +262,7 @@ pub fn parse_and_run() -> Result<u8> {
         Commands::Enable(args) => convert::enable(&args),
         Commands::Disable(args) => convert::disable(&args),
         Commands::Status(args) => status::run(&args),
+        Commands::Metrics(args) => metrics::run(&args),
         Commands::Check(args) => check::run(&args),
         Commands::Doctor(args) => doctor::run(&args),
         Commands::Backup(args) => backup::run(&args),

@@ -5,6 +5,7 @@
 //! | [`run`] | `plait run`: start a program on our library |
 //! | [`convert`] | `plait enable`, `plait disable` |
 //! | [`status`] | `plait status` |
+//! | [`metrics`] | `plait metrics` |
 //! | [`backup`] | `plait backup` |
 //! | [`check`] | `plait check` |
 //! | [`restore`] | `plait restore` |
@@ -14,7 +15,7 @@
 //! | [`bench`] | `plait bench` |
 //! | [`pages`] | `plait write-pages`: man pages and completions |
 //!
-//! Beneath them: [`inspect`] (a database looked at from outside), [`copy`] (a whole copy of one), [`sqlite`] (SQLite's C interface, linked or
+//! Beneath them: [`inspect`] (a database looked at from outside), [`live`] (a session looked at from outside), [`copy`] (a whole copy of one), [`sqlite`] (SQLite's C interface, linked or
 //! loaded), [`installation`] (where the libraries are), [`os`], [`console`], [`quantity`], [`failure`].
 
 #![deny(unsafe_code)]
@@ -31,6 +32,8 @@ mod doctor;
 mod failure;
 mod inspect;
 mod installation;
+mod live;
+mod metrics;
 mod os;
 mod pages;
 mod quantity;

@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
+use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
@@ -61,6 +62,27 @@ pub fn interrupted() -> bool {
 pub fn die_with_parent() {
     // SAFETY: the call has no memory preconditions.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+}
+
+/// Ends calls that receive from the connections of this listener, or send to them, after so long: connections inherit it.
+pub fn limit_waits(listener: &TcpListener, receive: Duration, send: Duration) -> io::Result<()> {
+    for (option, limit) in [(libc::SO_RCVTIMEO, receive), (libc::SO_SNDTIMEO, send)] {
+        let limit = libc::timeval { tv_sec: limit.as_secs() as libc::time_t, tv_usec: 0 };
+        // SAFETY: the descriptor is open, and `limit` is as long as it is said to be.
+        let code = unsafe {
+            libc::setsockopt(
+                listener.as_raw_fd(),
+                libc::SOL_SOCKET,
+                option,
+                (&raw const limit).cast(),
+                size_of::<libc::timeval>() as libc::socklen_t,
+            )
+        };
+        if code != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 /// Threads of the lowest priority that keep every processor from sleeping; they end when this is dropped.

@@ -144,15 +144,16 @@ fn newest_unmerged(layout: &Layout) -> u32 {
     unmerged.map(|g| g.number.load(Relaxed)).max().unwrap_or(0)
 }
 
-fn has_our_layout(layout: &Layout) -> bool {
+/// This version of the library made the file.
+pub fn has_our_layout(layout: &Layout) -> bool {
     let h = &layout.header;
     h.magic.load(Relaxed) == MAGIC
         && h.layout_version.load(Relaxed) == LAYOUT_VERSION
         && h.total_bytes.load(Relaxed) == TOTAL_BYTES as u64
 }
 
-/// The same clauses as the engine's FILE-6, with words.
-fn distrust(layout: &Layout, base: (u64, u64)) -> Option<String> {
+/// Why its content counts for nothing beside the database file with this identity: the same clauses as the engine's FILE-6, with words.
+pub fn distrust(layout: &Layout, base: (u64, u64)) -> Option<String> {
     let h = &layout.header;
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let same_boot = boot.iter().zip(&h.boot_id).all(|(a, b)| *a == b.load(Relaxed));
@@ -174,15 +175,23 @@ fn distrust(layout: &Layout, base: (u64, u64)) -> Option<String> {
 
 fn alive(file: &File, layout: &Layout) -> io::Result<Vec<u32>> {
     let namespace = process::pid_namespace();
-    let mut pids = Vec::new();
-    for (slot, byte) in layout.processes.iter().zip(PROCESS_LOCK_BASE..) {
-        let pid = slot.pid.load(Relaxed);
-        if pid != 0 && locks::is_locked_elsewhere(file, byte)? {
-            let is_near = slot.pid_namespace.load(Relaxed) == namespace;
-            pids.push(if is_near { pid } else { 0 });
+    let pid = |i: usize| {
+        let slot = &layout.processes[i];
+        let is_near = slot.pid_namespace.load(Relaxed) == namespace;
+        if is_near { slot.pid.load(Relaxed) } else { 0 }
+    };
+    Ok(alive_slots(file, layout)?.into_iter().map(pid).collect())
+}
+
+/// The slots of living processes.
+pub fn alive_slots(file: &File, layout: &Layout) -> io::Result<Vec<usize>> {
+    let mut alive = Vec::new();
+    for ((i, slot), byte) in layout.processes.iter().enumerate().zip(PROCESS_LOCK_BASE..) {
+        if slot.pid.load(Relaxed) != 0 && locks::is_locked_elsewhere(file, byte)? {
+            alive.push(i);
         }
     }
-    Ok(pids)
+    Ok(alive)
 }
 
 /// A page of memory, aligned as a mapping would be.
@@ -193,10 +202,11 @@ struct Page([u8; 4096]);
 const _: () = assert!(align_of::<Layout>() <= align_of::<Page>());
 
 /// The fixed part of the file in memory of our own.
-struct Copied(Vec<Page>);
+pub struct Copied(Vec<Page>);
 
 impl Copied {
-    fn from(file: &File) -> io::Result<Copied> {
+    /// Copies it from a file that is long enough.
+    pub fn from(file: &File) -> io::Result<Copied> {
         let mut pages = vec![Page([0; 4096]); size_of::<Layout>().div_ceil(size_of::<Page>())];
         for (page, offset) in pages.iter_mut().zip((0..).step_by(size_of::<Page>())) {
             file.read_exact_at(&mut page.0, offset)?;
@@ -204,7 +214,8 @@ impl Copied {
         Ok(Copied(pages))
     }
 
-    fn layout(&self) -> &Layout {
+    /// The copy, which nobody changes.
+    pub fn layout(&self) -> &Layout {
         // SAFETY: the pages are at least as long as the layout and aligned for it (asserted above); every field is an
         // atomic or a mutex that is not used here, and both are valid for any bits.
         unsafe { &*self.0.as_ptr().cast::<Layout>() }

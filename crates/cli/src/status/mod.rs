@@ -4,7 +4,7 @@
 //! the question, like any reader; with `--watch` it is joined anew each time, so that watching keeps
 //! nothing open.
 
-mod render;
+pub mod render;
 mod session;
 
 use std::io::IsTerminal;
@@ -97,7 +97,8 @@ fn look(file: &Path) -> Result<Look> {
     Ok(Look { outside, session, openers, at: Instant::now() })
 }
 
-fn openers_of(path: &Path) -> Vec<u32> {
+/// Processes that have the database at `path`, or a file beside it, open by any SQLite.
+pub fn openers_of(path: &Path) -> Vec<u32> {
     let files = [""].into_iter().chain(SIDE_FILES).map(|suffix| beside(path, suffix));
     openers::of(&files.filter_map(|file| openers::identity(&file)).collect::<Vec<_>>()).pids
 }

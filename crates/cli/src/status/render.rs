@@ -10,6 +10,7 @@ use super::session::{Rows, Session};
 use super::{Look, people, person};
 use crate::console::{BAD, FAINT, GOOD, HEADING, NOTICE, styled};
 use crate::failure::quoted;
+use crate::inspect::Inspection;
 use crate::inspect::outlook::{Instead, Outlook};
 use crate::quantity::{age, bytes, count, of};
 use crate::sqlite::{Value, integer, shown};
@@ -26,7 +27,12 @@ pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
     let mut out = String::new();
     let head = styled(HEADING, file.display());
     let Some(session) = &look.session else {
-        let _ = write!(out, "{head}: {}{}", at_rest(file, look), opened_by(look));
+        let _ = write!(
+            out,
+            "{head}: {}{}",
+            at_rest(file, &look.outside, &look.openers),
+            opened_by(look)
+        );
         for (name, value) in prepared_pages(look).into_iter().chain(put_aside(look)) {
             let _ = write!(out, "\n  {name:<14}{value}");
         }
@@ -59,27 +65,28 @@ fn opened_by(look: &Look) -> String {
     format!("; open in {}", people(&look.openers))
 }
 
-fn at_rest(file: &Path, look: &Look) -> String {
+/// The state of a database without a session, which these processes have open by any SQLite.
+pub fn at_rest(file: &Path, outside: &Inspection, openers: &[u32]) -> String {
     let check = format!("`plait check {}` tells more", quoted(file));
-    if look.outside.header.is_concurrent() && !look.outside.is_settled {
+    if outside.header.is_concurrent() && !outside.is_settled {
         return "concurrent mode, being opened or closed right now".to_owned();
     }
-    if let Some(lost) = look.outside.lost_by_opening() {
+    if let Some(lost) = outside.lost_by_opening() {
         return format!(
             "{}: opening it makes a new, empty database{lost}; put the database file back before anything opens it; {check}",
             styled(BAD, "the file is empty")
         );
     }
-    match look.outside.outlook() {
+    match outside.outlook() {
         Outlook::Ordinary => format!(
             "in mode {}, not in concurrent mode; switch with `plait enable {}`",
-            look.outside.header.mode(),
+            outside.header.mode(),
             quoted(file)
         ),
         Outlook::Starts { .. } => {
-            let who = match look.outside.is_claimed {
+            let who = match outside.is_claimed {
                 true => "; one program has it open, alone",
-                false if look.openers.is_empty() => "; nobody has it open",
+                false if openers.is_empty() => "; nobody has it open",
                 false => "",
             };
             format!("concurrent mode, {}{who}", styled(GOOD, "at rest"))
