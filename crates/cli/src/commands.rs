@@ -9,7 +9,7 @@ use crate::os;
 use crate::sqlite::Library;
 use crate::{
     backup, bench, check, console, convert, demo, doctor, metrics, pages, recover, restore, run,
-    status,
+    status, top,
 };
 
 /// SQLite with many writers: start programs on it, and look after databases in concurrent mode
@@ -24,6 +24,7 @@ Examples:
   plait enable app.db                 many writers from now on
   plait run -- python3 app.py         a program on our library
   plait status app.db --watch         what goes on in it
+  plait top app.db                    the same, live
   plait metrics app.db                its numbers for Prometheus
   plait check app.db                  is it sound?
   plait doctor app.db                 what is wrong, and what mends it
@@ -110,6 +111,25 @@ Examples:
   plait status app.db --json | jq .status.commits"
     )]
     Status(status::StatusArgs),
+    /// Watch a database live: rates, open transactions, and what they wait for
+    #[command(
+        long_about = "\
+Watch a database live: commits, conflicts and syncs a second, memory, log and merges, and below them the transactions that are open, \
+with process, age, state, and what each waits for.
+
+Keys: q ends it, s changes the order, p pauses, + and - change the interval, arrows move through the list.
+
+It only looks: it is no member of the session, takes no lock, and changes nothing. A database that is closed, removed or opened again \
+is shown so. Where the output is no terminal, or with --once, it prints one look as plain text.
+
+Exit codes: 0 it was looked at, whatever its state; 1 it could not be looked at when the command began; 2 wrong usage.",
+        after_help = "\
+Examples:
+  plait top app.db
+  plait top app.db --interval 0.5
+  plait top app.db --once"
+    )]
+    Top(top::TopArgs),
     /// Print, serve or write the numbers of databases for Prometheus
     #[command(
         long_about = "\
@@ -262,6 +282,7 @@ pub fn parse_and_run() -> Result<u8> {
         Commands::Enable(args) => convert::enable(&args),
         Commands::Disable(args) => convert::disable(&args),
         Commands::Status(args) => status::run(&args),
+        Commands::Top(args) => top::run(&args),
         Commands::Metrics(args) => metrics::run(&args),
         Commands::Check(args) => check::run(&args),
         Commands::Doctor(args) => doctor::run(&args),

@@ -6,6 +6,7 @@
 //! | [`convert`] | `plait enable`, `plait disable` |
 //! | [`status`] | `plait status` |
 //! | [`metrics`] | `plait metrics` |
+//! | [`top`] | `plait top` |
 //! | [`backup`] | `plait backup` |
 //! | [`check`] | `plait check` |
 //! | [`restore`] | `plait restore` |
@@ -42,6 +43,7 @@ mod restore;
 mod run;
 mod sqlite;
 mod status;
+mod top;
 
 use std::process::ExitCode;
 

@@ -144,6 +144,7 @@ fn a_database_that_cannot_be_measured_takes_no_other_down() {
     assert_eq!(numbers.of_database("plait_commits_total", "app.db"), 0.0);
 }
 
+// holds LIVE-1
 #[test]
 fn nothing_is_changed_at_rest_after_a_kill_and_beside_a_connection_that_is_alone() {
     let Some(scene) = Scene::concurrent() else { return };

@@ -5,7 +5,8 @@ mod plait;
 use plait::{command, finish};
 
 const COMMANDS: &[&str] = &[
-    "run", "enable", "disable", "status", "check", "doctor", "backup", "restore", "recover", "demo",
+    "run", "enable", "disable", "status", "top", "metrics", "check", "doctor", "backup", "restore",
+    "recover", "demo",
 ];
 
 #[test]
@@ -69,7 +70,7 @@ fn wrong_usage_exits_with_2() {
 
 #[test]
 fn a_missing_file_is_named_with_what_to_do() {
-    for name in ["enable", "disable", "status", "check", "recover", "doctor"] {
+    for name in ["enable", "disable", "status", "top", "check", "recover", "doctor"] {
         finish(&mut command(&[name, "/no/such/dir/app.db"]))
             .failed()
             .says(&["/no/such/dir/app.db", "path"]);
@@ -78,7 +79,7 @@ fn a_missing_file_is_named_with_what_to_do() {
 
 #[test]
 fn a_file_of_another_kind_is_refused() {
-    for name in ["enable", "disable", "status", "check", "recover", "doctor"] {
+    for name in ["enable", "disable", "status", "top", "check", "recover", "doctor"] {
         finish(&mut command(&[name, "/bin/sh"]))
             .failed()
             .says(&["/bin/sh", "not an SQLite database"]);
@@ -98,8 +99,10 @@ fn colours_are_for_terminals_or_on_demand() {
 fn output_that_cannot_be_written_is_an_error_and_a_reader_that_goes_away_is_none() {
     let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
     let Some(scene) = plait::Scene::concurrent() else { return };
-    let commands: [&[&str]; 9] = [
+    let commands: [&[&str]; 11] = [
         &["status", "app.db"],
+        &["top", "app.db"],
+        &["metrics", "app.db"],
         &["status", "--json", "app.db"],
         &["check", "app.db"],
         &["doctor", "app.db"],
@@ -126,7 +129,7 @@ fn links_that_lead_through_each_other_are_told() {
     let folder = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink("b.db", folder.path().join("a.db")).unwrap();
     std::os::unix::fs::symlink("a.db", folder.path().join("b.db")).unwrap();
-    for name in ["status", "check", "recover", "doctor", "disable"] {
+    for name in ["status", "top", "check", "recover", "doctor", "disable"] {
         finish(command(&[name, "a.db"]).current_dir(folder.path()))
             .failed()
             .says(&["too many levels of symbolic links", "remove the one that is wrong"]);

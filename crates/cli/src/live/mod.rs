@@ -5,9 +5,8 @@
 //!
 //! - LIVE-1 Whoever looks makes, changes, maps and locks nothing, and has no file open when the look is over.
 //! - LIVE-2 Each number is of one moment, and two numbers may be of two. So none is computed by a subtraction that could be negative.
-//! - LIVE-3 The time of a look in a session does not depend on the size of database, WAL or log.
 //!
-//! Where no session is, the files are looked at as the other commands do (`inspect`): that is where damage is told.
+//! The time of a look at a session does not depend on the size of database, WAL or log. Where no session is, the files are looked at as the other commands do (`inspect`): that is where damage is told.
 
 mod counts;
 mod transactions;

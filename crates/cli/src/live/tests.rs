@@ -1,3 +1,5 @@
+//! Shared memory that is none, or holds anything.
+
 use std::io::Read as _;
 
 use plait_engine::shm::layout::LAYOUT_END;
