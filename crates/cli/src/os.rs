@@ -64,7 +64,8 @@ pub fn die_with_parent() {
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
-/// Ends calls that receive from the connections of this listener, or send to them, after so long: connections inherit it.
+/// Ends calls that receive from the connections of this listener, or send to them, after so long:
+/// connections inherit it.
 pub fn limit_waits(listener: &TcpListener, receive: Duration, send: Duration) -> io::Result<()> {
     for (option, limit) in [(libc::SO_RCVTIMEO, receive), (libc::SO_SNDTIMEO, send)] {
         let limit = libc::timeval { tv_sec: limit.as_secs() as libc::time_t, tv_usec: 0 };

@@ -152,7 +152,8 @@ pub fn has_our_layout(layout: &Layout) -> bool {
         && h.total_bytes.load(Relaxed) == TOTAL_BYTES as u64
 }
 
-/// Why its content counts for nothing beside the database file with this identity: the same clauses as the engine's FILE-6, with words.
+/// Why its content counts for nothing beside the database file with this identity: the same clauses
+/// as the engine's FILE-6, with words.
 pub fn distrust(layout: &Layout, base: (u64, u64)) -> Option<String> {
     let h = &layout.header;
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();

@@ -1,4 +1,5 @@
-//! What a session counts, from a copy of the fixed part of shared memory. Relaxed throughout: the words are a private copy.
+//! What a session counts, from a copy of the fixed part of shared memory. Relaxed throughout: the
+//! words are a private copy.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;

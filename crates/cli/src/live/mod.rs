@@ -1,12 +1,18 @@
-//! What goes on in a database, read without joining its session: for commands that look again and again.
+//! What goes on in a database, read without joining its session: for commands that look again and
+//! again.
 //!
-//! `plait status` asks the session as a member for a moment. A member takes part: a last close beside it waits for it, or is its own, and an
-//! exclusive transaction waits for its snapshot. Here the fixed part of shared memory is copied by plain reads instead.
+//! `plait status` asks the session as a member for a moment. A member takes part: a last close
+//! beside it waits for it, or is its own, and an exclusive transaction waits for its snapshot. Here
+//! the fixed part of shared memory is copied by plain reads instead.
 //!
-//! - LIVE-1 Whoever looks makes, changes, maps and locks nothing, and has no file open when the look is over.
-//! - LIVE-2 Each number is of one moment, and two numbers may be of two. So none is computed by a subtraction that could be negative.
+//! - LIVE-1 Whoever looks makes, changes, maps and locks nothing, and has no file open when the
+//!   look is over.
+//! - LIVE-2 Each number is of one moment, and two numbers may be of two. So none is computed by a
+//!   subtraction that could be negative.
 //!
-//! The time of a look at a session does not depend on the size of database, WAL or log. Where no session is, the files are looked at as the other commands do (`inspect`): that is where damage is told.
+//! The time of a look at a session does not depend on the size of database, WAL or log. Where no
+//! session is, the files are looked at as the other commands do (`inspect`): that is where damage
+//! is told.
 
 mod counts;
 mod transactions;

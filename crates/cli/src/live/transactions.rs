@@ -1,4 +1,5 @@
-//! Transactions of a session, from a copy of the fixed part of shared memory. Relaxed throughout: the words are a private copy.
+//! Transactions of a session, from a copy of the fixed part of shared memory. Relaxed throughout:
+//! the words are a private copy.
 
 use std::sync::atomic::Ordering::Relaxed;
 

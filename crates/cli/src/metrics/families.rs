@@ -1,6 +1,7 @@
 //! The metrics: names, kinds, meanings and where each number comes from.
 //!
-//! Names are promised to dashboards and alert rules: one may be added, and none changed (`examples/monitoring`).
+//! Names are promised to dashboards and alert rules: one may be added, and none changed
+//! (`examples/monitoring`).
 
 use prometheus::TextEncoder;
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
@@ -51,7 +52,8 @@ const fn gauge(
     Family { name, kind: MetricType::GAUGE, help, points }
 }
 
-/// What a session tells. At rest all of it is 0: a counter begins at 0 with each session, as one does with each process.
+/// What a session tells. At rest all of it is 0: a counter begins at 0 with each session, as one
+/// does with each process.
 const FAMILIES: &[Family] = &[
     gauge("plait_processes", "Living processes in the session.", |s| one(s.processes.len() as u64)),
     gauge("plait_connections", "Connections in the session, of all processes.", |s| {

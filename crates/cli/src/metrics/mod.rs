@@ -1,6 +1,7 @@
 //! `plait metrics`: the numbers of databases in the text format of Prometheus.
 //!
-//! Databases are looked at from outside (`live`), each in a thread of its own: one that cannot be looked at, or takes long, holds up no other.
+//! Databases are looked at from outside (`live`), each in a thread of its own: one that cannot be
+//! looked at, or takes long, holds up no other.
 
 mod families;
 mod serve;
@@ -27,7 +28,8 @@ pub struct MetricsArgs {
     /// Serve them over HTTP at /metrics, until Ctrl-C
     #[arg(long, value_name = "ADDR:PORT", conflicts_with = "textfile")]
     listen: Option<String>,
-    /// Write them into a file, whole at any time, as the textfile collector of node_exporter reads it
+    /// Write them into a file, whole at any time, as the textfile collector of node_exporter reads
+    /// it
     #[arg(long, value_name = "PATH.prom", value_parser = textfile::path)]
     textfile: Option<PathBuf>,
     /// Write it again and again, so many seconds apart, until Ctrl-C

@@ -1,6 +1,7 @@
 //! The numbers over HTTP: `GET /metrics`, and a page at `/` that leads there.
 //!
-//! Each request is answered by a thread of its own, and each wait for a peer ends by itself, so that a slow one holds up no other.
+//! Each request is answered by a thread of its own, and each wait for a peer ends by itself, so
+//! that a slow one holds up no other.
 
 use std::net::TcpListener;
 use std::sync::Arc;

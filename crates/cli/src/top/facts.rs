@@ -108,7 +108,8 @@ pub fn facts(session: &Session, rates: Option<&Rates>) -> Vec<Fact> {
         }),
         fact("merges", {
             let (waiting, kept) = (sizes.memtables_frozen, sizes.memtables_kept);
-            format!("{}, {waiting} memtables wait, {kept} kept for readers", count(n.merges))
+            let waiting = of(waiting, "memtable", "memtables");
+            format!("{}, {waiting} to merge, {kept} kept for readers", count(n.merges))
         }),
         Fact {
             name: "WAL",

@@ -7,8 +7,8 @@
 //! | `screen` | where that stands on a terminal |
 //! | `plain` | the same as lines, where there is none |
 //!
-//! One thread looks (`live`), and another has the terminal: a look at a file that others move may take seconds, and a key is heard all the
-//! same.
+//! One thread looks (`live`), and another has the terminal: a look at a file that others move may
+//! take seconds, and a key is heard all the same.
 
 mod facts;
 mod monitor;
@@ -92,7 +92,8 @@ fn once(args: &TopArgs, first: Look) -> Result<u8> {
     Ok(failure::OK)
 }
 
-/// The terminal as this command has it. It gets back what it was at the end, and at a panic by the hook that is set with it.
+/// The terminal as this command has it. It gets back what it was at the end, and at a panic by the
+/// hook that is set with it.
 struct Screen {
     terminal: DefaultTerminal,
 }

@@ -1,4 +1,5 @@
-//! Processes by name, for a terminal: what a process calls itself may hold anything, and only what can be seen is shown.
+//! Processes by name, for a terminal: what a process calls itself may hold anything, and only what
+//! can be seen is shown.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! Where everything stands on the terminal: a title, facts as they fit, a table, and the keys. What does not fit is cut, the least important first.
+//! Where everything stands on the terminal: a title, facts as they fit, a table, and the keys. What
+//! does not fit is cut, the least important first.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

@@ -1,4 +1,5 @@
-//! The text format of Prometheus, read strictly: what its own parser, and the checks of promtool for names, would complain of panics here.
+//! The text format of Prometheus, read strictly: what its own parser, and the checks of promtool
+//! for names, would complain of panics here.
 
 use std::collections::{BTreeMap, BTreeSet};
 

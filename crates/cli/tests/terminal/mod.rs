@@ -31,7 +31,8 @@ impl Terminal {
     pub fn with(command: &mut Command, rows: u16, columns: u16) -> Terminal {
         let (mut main, mut side) = (0, 0);
         let size = size(rows, columns);
-        // SAFETY: room for two descriptors; no name and no settings are asked for, and the size is a valid one.
+        // SAFETY: room for two descriptors; no name and no settings are asked for, and the size is
+        // a valid one.
         let code = unsafe {
             libc::openpty(&raw mut main, &raw mut side, null_mut(), null(), &raw const size)
         };
@@ -48,7 +49,8 @@ impl Terminal {
         let take_terminal = || {
             // SAFETY: it takes nothing, and is allowed between fork and exec.
             unsafe { libc::setsid() };
-            // SAFETY: it takes numbers, and is allowed there too. Descriptor 0 is the terminal by now.
+            // SAFETY: it takes numbers, and is allowed there too. Descriptor 0 is the terminal by
+            // now.
             unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) };
             Ok(())
         };
