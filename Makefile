@@ -2,7 +2,7 @@
 CARGO ?= cargo
 XTASK = $(CARGO) run --quiet --profile task --package xtask --
 
-.PHONY: all dist demo check edits test tree install uninstall packages packages-test wheel wheels wheel-test torture powercut-images fuzz sanitize tsan arm tcl suites adopt bench-ratios bench-peers
+.PHONY: all dist demo check edits test tree install uninstall packages packages-test wheel wheels wheel-test pages torture powercut-images fuzz sanitize tsan arm tcl suites adopt bench-ratios bench-peers
 
 all: dist
 
@@ -75,6 +75,12 @@ wheel-test: wheel
 adopt: wheel
 	$(PYTHON) examples/flask/measure.py --seconds 2 --trials 1
 	sh python/adopt/run.sh $(PYTHON) $(ARGS)
+
+# The pages of docs/adopt for Go, Node and Rust, block by block, with the packages for this machine's glibc. go, npm and cargo fetch what they name.
+# ARGS=test_pages.Pages.test_go.
+pages:
+	$(MAKE) packages NATIVE=1
+	cd adopt && $(PYTHON) -m unittest --verbose $(or $(ARGS),test_pages)
 
 # The random suites for DURATION seconds together; a failure prints its seed and a small script. What was run is appended to
 # TALLY. SUITES="isolation crash" runs some of them, for DURATION each. SEARCHERS processes side by side, each with seeds of its own:

@@ -16,4 +16,4 @@ if ! cmp -s "$here/requirements.txt" "$venv/installed.txt"; then
 fi
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall "$root"/dist/plait-*.whl
 [ $# -gt 0 ] || set -- discover --start-directory "$here"
-PYTHONPATH="$here:$root/python/tests" PLAIT_WHEELS="$root/dist" "$venv/bin/python" -m unittest "$@"
+PYTHONPATH="$here:$root/python/tests:$root/adopt" PLAIT_WHEELS="$root/dist" "$venv/bin/python" -m unittest "$@"

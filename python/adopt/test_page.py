@@ -2,24 +2,15 @@
 
 import glob
 import os
-import re
 import shutil
 import subprocess
 import sys
 import time
 
+import page
 from place import Case
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PAGE = os.path.join(ROOT, "docs", "adopt", "python.md")
-
-
-def blocks():
-    """(language, name of the file or None, text) of each block; the name stands alone on the line before."""
-    with open(PAGE) as file:
-        text = file.read()
-    for found in re.finditer(r"(?:^`([\w.]+)`:\n\n)?^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        yield found[2], found[1], found[3]
 
 
 class Page(Case):
@@ -50,7 +41,7 @@ class Page(Case):
         for wheel in glob.glob(os.path.join(os.environ["PLAIT_WHEELS"], "plait-*.whl")):
             shutil.copy(wheel, self.folder)
         count = 0
-        for language, name, text in blocks():
+        for language, name, text in page.blocks("adopt/python.md"):
             count += 1
             if language == "sh":
                 for line in text.splitlines():

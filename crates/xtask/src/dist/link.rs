@@ -46,7 +46,8 @@ pub fn shared(context: &Context, inputs: &[&OsStr], output: &Path) -> Result<()>
 /// Links all of `archive` into one object, in which only symbols of these patterns are visible.
 ///
 /// Cargo's own archive shows every symbol of the Rust runtime, which would collide with those of a
-/// Rust program that links it.
+/// Rust program that links it. Nor is a section in a group that such a program has as well: rust-lld
+/// would keep the program's and discard the one that this object needs.
 pub fn one_object(
     context: &Context,
     archive: &Path,
@@ -56,7 +57,7 @@ pub fn one_object(
     run(context
         .toolchain
         .command()?
-        .args(["-nostdlib", "-r", "-Wl,--whole-archive"])
+        .args(["-nostdlib", "-r", "-Wl,--force-group-allocation", "-Wl,--whole-archive"])
         .arg(archive)
         .arg("-o")
         .arg(object))?;
