@@ -16,9 +16,10 @@
 //!   one: a process that comes while the mark is taken away waits, and finds the file without it. A
 //!   member would know neither the new mark nor the generations behind it, and take the file for an
 //!   older one.
-//! - JOIN-2 No process joins a session whose fence is lowered over a base that is at rest to it: the
-//!   last member has closed the WAL, and is about to end the session. A process that comes waits
-//!   for that. As a member it could not write, since stock programs may.
+//! - JOIN-2 No process joins a session without a counted connection, whose fence is lowered over a
+//!   base that is at rest to the process: the last member has closed the WAL, and is about to end
+//!   the session. A process that comes waits for that. As a member it could not write, since stock
+//!   programs may.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -278,7 +279,9 @@ fn has_ended(region: &Region, base: &mut dyn Base) -> Result<bool> {
 
 /// True if an open database must not be joined (JOIN-2).
 pub(crate) fn is_ending(db: &Database) -> Result<bool> {
-    if db.control().fence.load(Acquire) != fence::LOWERED {
+    if db.control().fence.load(Acquire) != fence::LOWERED
+        || process::any_connected(db.region(), Some(db.process()))
+    {
         return Ok(false);
     }
     db.with_base(|base| has_ended(db.region(), base))
@@ -345,7 +348,8 @@ fn open_in(
         base = Some(opened);
     }
     read_marks::agree(&region, None, wal_index, path)?;
-    if alive && region.control().fence.load(Acquire) == fence::LOWERED {
+    let is_lowered = region.control().fence.load(Acquire) == fence::LOWERED;
+    if alive && is_lowered && !process::any_connected(&region, None) {
         let mut opened = opener.open(path)?;
         if has_ended(&region, opened.as_mut())? {
             return Ok(None);

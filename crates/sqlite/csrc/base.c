@@ -11,6 +11,7 @@
 */
 /* A longer wait happens in the engine, with nothing held and a timeout of its own. */
 #define PL_BASE_BUSY_MS   100
+#define PL_REFUSAL_MS     700      /* more than DEATH_MAX in session.rs, after which it is refused */
 #define PL_BASE_CACHE_KIB 16384
 
 typedef struct PlBase {
@@ -226,6 +227,17 @@ static void plBaseWaitAtMost(void *p, int ms){
   sqlite3_busy_timeout(((PlBase*)p)->db, ms<0 ? PL_BASE_BUSY_MS : ms);
 }
 
+/* Waits for a rival to go, as long as a process of ours that comes by another WAL-index takes to be
+** refused. True if there is one still. */
+static int plOutlivesRefusal(Pager *pPager){
+  int nLeft = PL_REFUSAL_MS/10;
+  while( plIndexRivalled(pPager) ){
+    if( nLeft--==0 ) return 1;
+    sqlite3OsSleep(pPager->pVfs, 10000);
+  }
+  return 0;
+}
+
 static int plBaseBeginWrite(void *p){
   PlBase *pBase = (PlBase*)p;
   Btree *pBt = plBaseBtree(pBase);
@@ -240,7 +252,7 @@ static int plBaseBeginWrite(void *p){
     rc = plBaseFits(pBase, 0);
     if( rc ) plBaseRefuse(pBase);
   }
-  if( rc==SQLITE_OK && !plFenced(pBt->pBt) && plIndexRivalled(pBt->pBt->pPager) ){
+  if( rc==SQLITE_OK && !plFenced(pBt->pBt) && plOutlivesRefusal(pBt->pBt->pPager) ){
     /* FENCE-6: nothing of a fence may be in file or WAL while a rival works there. */
     plBaseEnd(pBt);
     pBase->bStrange = 1;

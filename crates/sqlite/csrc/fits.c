@@ -477,15 +477,16 @@ static int plIndexGone(Pager *pPager){
 }
 
 /* True if that holds for any handle, and a process has the other WAL-index open: stock SQLite, say,
-** that has opened a file without a fence, and has read page 1. If no index has the name, a rival may
-** have removed its own when it closed; over a fence that was lowered that counts as a rival. The
+** that has opened a file without a fence, and has read page 1. If no index has the name, or none
+** that can be read, that counts as a rival only over a fence that was lowered: a rival may have
+** removed its own when it closed. The
 ** query is that of an open file description, with another program's locks in mind: see deadman.c. */
 static int plIndexRivalled(Pager *pPager){
   struct flock f;
   int hShm, bTaken;
   if( !plIndexGone(pPager) ) return 0;
   hShm = robust_open(((unixFile*)pPager->fd)->pShm->pShmNode->zFilename, O_RDONLY|O_NOFOLLOW, 0);
-  if( hShm<0 ) return errno!=ENOENT || AtomicLoad(&PL_LOWERED(pPager->pWal))!=0;
+  if( hShm<0 ) return AtomicLoad(&PL_LOWERED(pPager->pWal))!=0;
   memset(&f, 0, sizeof(f));
   f.l_type = F_WRLCK;
   f.l_whence = SEEK_SET;
