@@ -183,7 +183,7 @@ pub fn plan(need: &Need, engines: &[Entry], medium: &Path, seconds: f64) -> (Pla
                 settings: option.settings.iter().copied().collect(),
                 durability: option.durability,
             };
-            let cell = draft.cell(&arm, &arm.id, &workload(need, option, seconds));
+            let cell = draft.cell(&arm, &arm.id, &workload(need, option.begin, seconds));
             let point = cell.map(|cell| Point { x: category("commits"), cell, phase: None });
             lines.push(series(&arm.label, &arm.engine, [point]));
         }
@@ -201,13 +201,15 @@ pub fn plan(need: &Need, engines: &[Entry], medium: &Path, seconds: f64) -> (Pla
     (draft.finish(), others)
 }
 
-fn workload(need: &Need, option: &Option, seconds: f64) -> Workload {
+/// The transactions of a need, begun in one way.
+#[must_use]
+pub fn workload(need: &Need, begin: Begin, seconds: f64) -> Workload {
     Workload::Transactions(Load {
         rows: need.measured_rows(),
         value_bytes: need.value_bytes,
         reads: need.reads,
         updates: 1,
-        begin: option.begin,
+        begin,
         shift: Shift {
             workers: need.writers,
             amount: Amount::Seconds(seconds),

@@ -155,6 +155,7 @@ mod tests {
             settings: Settings::default(),
             rate,
             latency_ms: Some((0.5, 12.25)),
+            refusals: 1,
             refused: 0.001,
         }
     }

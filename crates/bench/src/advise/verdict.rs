@@ -21,6 +21,8 @@ pub struct Ranked {
     pub rate: Median,
     /// Median and 99th percentile of the time from begin to commit, in milliseconds, over all trials.
     pub latency_ms: Option<(f64, f64)>,
+    /// Transactions that were repeated.
+    pub refusals: u64,
     /// Repeated transactions by those that were done.
     pub refused: f64,
 }
@@ -71,11 +73,20 @@ fn apart_first(ranked: &mut [Ranked], best: &Median) -> usize {
 }
 
 fn judge(results: &Results, result: &CellResult) -> Result<Ranked, String> {
+    let figures = figures(result)?;
+    match results.unranked(&result.cell) {
+        Some(why) => Err(why),
+        None => Ok(figures),
+    }
+}
+
+/// The figures of a cell, whether or not its durability was shown.
+///
+/// # Errors
+/// Why there is nothing: a trial that failed, or none that was done.
+pub fn figures(result: &CellResult) -> Result<Ranked, String> {
     if let Some(why) = result.trials.iter().find_map(|trial| trial.answer.reason()) {
         return Err(why.to_owned());
-    }
-    if let Some(why) = results.unranked(&result.cell) {
-        return Err(why);
     }
     let rates: Vec<f64> = result.phases(None).map(|phase| phase.rate()).collect();
     let rate = Median::of(&rates).ok_or_else(|| "interrupted before it was measured".to_owned())?;
@@ -99,6 +110,7 @@ fn judge(results: &Results, result: &CellResult) -> Result<Ranked, String> {
         latency_ms: latency.map(|sum| {
             (sum.value_at_quantile(0.5) as f64 / 1e6, sum.value_at_quantile(0.99) as f64 / 1e6)
         }),
+        refusals: refused,
         refused: if done > 0 { refused as f64 / done as f64 } else { 0.0 },
     })
 }
