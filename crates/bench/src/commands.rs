@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::advise::{self, candidates, show, verdict};
 use crate::engines::catalogue::{self, NamedLibrary};
 use crate::measure::{trace, trial};
+use crate::quick;
 use crate::report::stored::{self, CompareArgs, ReportArgs};
 use crate::report::{engine_list, terminal};
 use crate::run::RunArgs;
@@ -24,6 +25,8 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    /// Plait or SQLite, for so many writers: one screen, within a minute
+    Quick(QuickArgs),
     /// SQLite as a key-value database against Berkeley DB
     Kv(StudyArgs),
     /// Journal mode x synchronous
@@ -104,6 +107,21 @@ struct PlanArgs {
 }
 
 #[derive(Args, Debug)]
+struct QuickArgs {
+    /// Database beside which is measured, never opened; or a directory [default: the current one]
+    #[arg(conflicts_with = "directories")]
+    file: Option<PathBuf>,
+    /// Seconds of each trial
+    #[arg(long, default_value_t = 0.2)]
+    seconds: f64,
+    /// Trials of each way with each number of writers; fewer than 5 give no verdict
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..))]
+    repeats: u32,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+#[derive(Args, Debug)]
 struct AdviseArgs {
     #[command(flatten)]
     answers: advise::Answers,
@@ -131,6 +149,7 @@ struct EnginesArgs {
 /// Whatever went wrong, in words for the user.
 pub fn parse_and_run() -> anyhow::Result<ExitCode> {
     match Cli::parse().command {
+        Command::Quick(args) => return quick(args),
         Command::Kv(args) => return run_studies(&[Study::Kv], &args),
         Command::Modes(args) => return run_studies(&[Study::Modes], &args),
         Command::Files(args) => return run_studies(&[Study::Files], &args),
@@ -190,13 +209,41 @@ fn run_plan(plan: Plan, request: Request, args: &StudyArgs) -> anyhow::Result<Ex
     Ok(done.exit_code())
 }
 
+/// Measures Plait beside SQLite where the data lies, and says which.
+fn quick(args: QuickArgs) -> anyhow::Result<ExitCode> {
+    let asked = show::Asked { seconds: args.seconds, repeats: args.repeats };
+    if !(asked.seconds > 0.0 && asked.seconds <= 60.0) {
+        return Err(UsageError("--seconds must be above 0 and at most 60".to_owned()).into());
+    }
+    let run = args.run.beside(args.file);
+    let media = run.media()?;
+    let medium = only(&media, "quick")?;
+    let engines = quick::both(run.chosen_engines()?)?;
+    let plan = quick::plan::plan(&engines, medium, asked.seconds);
+    let done = run.measure(&plan, engines, &media, asked.repeats, true)?;
+    let rows = quick::verdict::draw(&done.results);
+    if let Some(why) = quick::verdict::nothing(&rows).filter(|_| !done.results.interrupted) {
+        anyhow::bail!("quick cannot tell: {why}; --verbose lines shows each trial");
+    }
+    anstream::print!("{}", quick::screen::screen(&rows, &done.results, &asked));
+    Ok(done.exit_code())
+}
+
+/// The one medium of a command that measures on no more.
+fn only<'a>(media: &'a [PathBuf], command: &str) -> anyhow::Result<&'a PathBuf> {
+    match media {
+        [medium] => Ok(medium),
+        _ => {
+            let text = format!("{command} measures on one medium: give --dir once");
+            Err(UsageError(text).into())
+        }
+    }
+}
+
 /// Asks what is needed, measures what can serve it and says what is best.
 fn advise(args: &AdviseArgs) -> anyhow::Result<ExitCode> {
     let media = args.run.media()?;
-    let [medium] = &media[..] else {
-        let text = "advise measures on one medium: give --dir once".to_owned();
-        return Err(UsageError(text).into());
-    };
+    let medium = only(&media, "advise")?;
     let need = advise::complete(&args.answers)?;
     let engines = args.run.chosen_engines()?;
     let (plan, others) = candidates::plan(&need, &engines, medium, args.seconds);

@@ -10,6 +10,7 @@
 //! | [`engines`] | the stores |
 //! | [`measure`] | trials, their order, their figures |
 //! | [`report`] | results as JSON, on the terminal and as a page |
+//! | [`quick`] | Plait or SQLite, on one screen |
 //! | [`advise`] | which engine for a workload that is described in a few answers |
 //! | [`run`] | a plan measured into results |
 //! | [`commands`] | the command line |
@@ -20,6 +21,7 @@ pub mod advise;
 pub mod commands;
 pub mod engines;
 pub mod measure;
+pub mod quick;
 pub mod report;
 pub mod run;
 pub mod studies;

@@ -96,9 +96,25 @@ impl RunArgs {
         let current = [PathBuf::from(".")];
         let given = if self.directories.is_empty() { &current[..] } else { &self.directories[..] };
         let absolute = |path: &PathBuf| {
-            path.canonicalize().with_context(|| format!("cannot measure in {}", path.display()))
+            let shown = path.display();
+            let what = || format!("cannot measure in {shown}; give a directory that is there");
+            path.canonicalize().with_context(what)
         };
         given.iter().map(absolute).collect()
+    }
+
+    /// The same beside a database, where its links lead to, or in a directory. Without a terminal
+    /// the run is silent unless it was told otherwise, so that its result stands alone.
+    #[must_use]
+    pub fn beside(mut self, path: Option<PathBuf>) -> Self {
+        if let Some(path) = path.map(|path| path.canonicalize().unwrap_or(path)) {
+            let parent = || path.parent().map(|p| PathBuf::from(".").join(p)).unwrap_or_default();
+            self.directories = vec![if path.is_dir() { path } else { parent() }];
+        }
+        if Verbosity::fitting() != Verbosity::Bar {
+            self.verbose = self.verbose.or(Some(Verbosity::None));
+        }
+        self
     }
 
     /// Measures a plan. Results are written while it goes on, so that an interruption keeps what was measured.

@@ -95,6 +95,7 @@ pub fn part(study: Study, mode: Mode) -> &'static str {
         (Study::Writers, Mode::Modern) => "writers",
         (Study::Steady, _) => "steady",
         (Study::Advise, _) => "advise",
+        (Study::Quick, _) => "quick",
     }
 }
 

@@ -178,8 +178,9 @@ impl<'a> Draft<'a> {
             Study::Files => "files",
             Study::Writers => "writers",
             Study::Steady => "steady",
-            // It has one mode.
+            // These have one mode.
             Study::Advise => return "advise".to_owned(),
+            Study::Quick => return "quick".to_owned(),
         };
         let mode = match self.mode {
             Mode::Historical => "historical",

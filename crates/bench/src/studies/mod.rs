@@ -62,6 +62,9 @@ pub enum Study {
     /// What `advise` measures: one need, all engines that can serve it
     #[value(skip)]
     Advise,
+    /// Of `quick`: Plait beside SQLite, with a few crews of writers
+    #[value(skip)]
+    Quick,
 }
 
 /// As published, or past it. The two never share a chart.
@@ -259,7 +262,7 @@ impl Study {
     /// Whether there is a publication that it repeats.
     #[must_use]
     pub fn is_published(self) -> bool {
-        !matches!(self, Self::Steady | Self::Advise)
+        !matches!(self, Self::Steady | Self::Advise | Self::Quick)
     }
 
     /// What it measures and shows.
@@ -271,8 +274,8 @@ impl Study {
             Self::Files => files::plan(request),
             Self::Writers => writers::plan(request),
             Self::Steady => writers::steady_plan(request),
-            // Its plan depends on the need, not on a request.
-            Self::Advise => Plan::default(),
+            // Their plans depend on a need and on a directory, not on a request.
+            Self::Advise | Self::Quick => Plan::default(),
         }
     }
 }

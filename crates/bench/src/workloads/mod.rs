@@ -9,7 +9,7 @@
 //! | [`key_value`] | inserts, selects, scans, mixes and deletes of keys and values | A |
 //! | [`writers`] | one random select and one random update in SQL, and other loads of many writers | D |
 //! | [`behaviour`] | what an engine does when transactions meet | D |
-//! | [`transactions`] | reads and updates of a table of keys and values | advise |
+//! | [`transactions`] | reads and updates of a table of keys and values | advise, quick |
 //!
 //! [`dice`] makes keys and values, [`crew`] lets workers work at the same time.
 

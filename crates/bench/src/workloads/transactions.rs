@@ -1,4 +1,4 @@
-//! Transactions of some reads and some updates on a table of keys and values: what `advise` measures.
+//! Transactions of some reads and some updates on a table of keys and values: what `advise` and `quick` measure.
 //!
 //! Rows are filled with random bytes behind a counter of 8 bytes. An update reads the row, raises its counter and
 //! replaces the rest. Afterwards the counters of all rows must add up to the updates that were acknowledged: a lost

@@ -196,6 +196,7 @@ fn says(study: Study) -> &'static str {
         Study::Writers => "Berkeley DB SQL against SQLite",
         Study::Steady => "Long runs, closing included",
         Study::Advise => "What can serve a need",
+        Study::Quick => "Plait or SQLite",
     }
 }
 
