@@ -31,6 +31,7 @@ Examples:
   plait backup app.db copy.db         a copy, while programs write
   plait restore copy.db app.db        the copy in its place
   plait demo                          what it is good for, measured on this machine
+  plait bench quick app.db            it or stock SQLite, on the disk of that file: a minute
   plait bench all --quick             the same question for other stores and workloads
 
 Exit codes: 0 done, 1 it failed or a check found damage, 2 wrong usage."
