@@ -302,7 +302,7 @@ pub(crate) fn open(
     // Shares the lock, which is held until this is closed too.
     let locked = file.clone();
     match open_in(file, path, identity, wal_index, opener, forks) {
-        // The files in the way have other names now: the next try finds none of them.
+        // The files in the way have other names now, or are about to go: the next try finds none.
         Ok(None) => Ok(None),
         Ok(Some(database)) => {
             locks::unlock(&locked, LIFECYCLE_LOCK)

@@ -527,11 +527,13 @@ static int plBaseLowerFence(void *p){
 static int plSyncLowered(Pager *pPager){
   Wal *pWal = pPager->pWal;
   u8 aVersion[2];
-  int rc = SQLITE_OK;
-  if( pPager->readOnly==0 && walLockExclusive(pWal, WAL_CKPT_LOCK, 1)==SQLITE_OK ){
+  int rc = pPager->readOnly ? SQLITE_BUSY : walLockExclusive(pWal, WAL_CKPT_LOCK, 1);
+  if( rc==SQLITE_OK ){
     rc = sqlite3OsRead(pPager->fd, aVersion, sizeof(aVersion), 18);
     if( rc==SQLITE_OK ) rc = sqlite3OsWrite(pPager->fd, aVersion, sizeof(aVersion), 18);
     walUnlockExclusive(pWal, WAL_CKPT_LOCK, 1);
+  }else if( (rc & 0xff)==SQLITE_BUSY ){
+    rc = SQLITE_OK;
   }
   if( rc==SQLITE_OK ) rc = sqlite3OsSync(pPager->fd, SQLITE_SYNC_NORMAL);
   if( rc==SQLITE_OK ) rc = sqlite3OsSync(pWal->pWalFd, SQLITE_SYNC_NORMAL);

@@ -2,7 +2,8 @@
 //!
 //! Most of their time they wait: for timeouts, for processes that they have stopped, for the disk.
 //! `cargo test` runs one program after the other, and leaves half of the processors idle. Here one
-//! more runs than there are processors. What a program prints is shown in one piece when it ends.
+//! more runs than there are processors. What a program prints is shown in one piece when it ends; until then
+//! it is in `target/tests`.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -49,8 +50,8 @@ pub fn run(jobs: Option<usize>) -> Result<()> {
     };
     let ended = run_all(suites, jobs, &outputs)?;
     summarize(&ended);
-    let examples = cargo(&workspace, &["test", "--workspace", "--doc", "--quiet"]);
-    let examples = run_visibly(&mut { examples });
+    let mut examples = cargo(&workspace, &["test", "--workspace", "--doc", "--quiet"]);
+    let examples = run_visibly(&mut examples);
     let failed: Vec<_> = ended.iter().filter(|one| !one.passed).map(|one| &*one.name).collect();
     ensure!(failed.is_empty(), "{} failed: {}", failed.len(), failed.join(", "));
     examples
@@ -64,8 +65,8 @@ fn cargo(workspace: &Workspace, arguments: &[&str]) -> Command {
 
 fn build(workspace: &Workspace) -> Result<Vec<Suite>> {
     let format = "--message-format=json-render-diagnostics";
-    let mut cargo = cargo(workspace, &["test", "--workspace", "--no-run", format]);
-    let built = cargo.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
+    let mut tests = cargo(workspace, &["test", "--workspace", "--no-run", format]);
+    let built = tests.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
     ensure!(built.status.success(), "the test programs cannot be built");
     let messages = String::from_utf8(built.stdout)?;
     let mut suites = Vec::new();
@@ -93,7 +94,9 @@ fn run_all(suites: Vec<Suite>, jobs: usize, outputs: &Path) -> Result<Vec<Ended>
     let next = || waiting.lock().expect("no thread panics with it").pop_front();
     let work = || -> Result<()> {
         while let Some(suite) = next() {
-            let output = outputs.join(format!("{}.log", suite.name));
+            // If one hangs, this is its last line.
+            println!("---- {} begins", suite.name);
+            let output = outputs.join(suite.executable.file_name().unwrap_or_default());
             let one = run_one(&suite, &output)?;
             let mut ended = ended.lock().expect("no thread panics with it");
             let text = fs::read(&output)?;
@@ -120,6 +123,7 @@ fn run_one(suite: &Suite, output: &Path) -> Result<Ended> {
     let stdout = File::create(output)?;
     let stderr = stdout.try_clone()?;
     let status = Command::new(&suite.executable)
+        // As cargo does.
         .current_dir(&suite.directory)
         .env("CARGO_MANIFEST_DIR", &suite.directory)
         .stdin(Stdio::null())

@@ -214,3 +214,41 @@ fn the_first_commit_behind_a_removed_index_is_refused_while_a_stock_program_has_
         assert_eq!(rest.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
     }
 }
+
+/// A process of ours comes by another index, is told so after half a second, and keeps no member from its first commit.
+#[test]
+fn the_first_commit_behind_a_removed_index_waits_for_a_newcomer_to_be_refused() {
+    os::allow_alone();
+    let Some(subject) = real_plait("a removed -shm") else { return };
+    let fixture = Fixture::new(subject.clone(), ROWS);
+    let [mut a, b] = ["a", "b"].map(|name| actor(name, &subject, &fixture));
+    a.ok("BEGIN CONCURRENT; SELECT count(*) FROM t; COMMIT");
+    std::fs::remove_file(fixture.side_file("-shm")).expect("somebody removes it");
+    let mut newcomer = Actor::idle(Place::Processes, "newcomer", &subject);
+    let opened = newcomer.open(&fixture.database());
+    newcomer.send("BEGIN CONCURRENT; SELECT count(*) FROM t; COMMIT");
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    a.ok(JOIN);
+    let refused = opened.err().or(newcomer.finish().error).expect("it is refused");
+    assert_eq!(refused.code, CANTOPEN, "{refused}");
+    for mut user in [a, b, newcomer] {
+        user.close().expect("it closes");
+    }
+    assert_eq!(fixture.open().integer(COUNT), Ok(501));
+}
+
+#[test]
+fn a_name_without_an_index_behind_it_is_no_rival_of_the_first_commit() {
+    os::allow_alone();
+    let Some(subject) = real_plait("a removed -shm") else { return };
+    let fixture = Fixture::new(subject.clone(), ROWS);
+    let mut member = actor("member", &subject, &fixture);
+    member.ok("BEGIN CONCURRENT; SELECT count(*) FROM t; COMMIT");
+    let index = fixture.side_file("-shm");
+    std::fs::remove_file(&index).expect("somebody removes it");
+    std::os::unix::fs::symlink("nowhere", &index).expect("and puts a link there");
+    member.ok(JOIN);
+    std::fs::remove_file(&index).expect("it is removed");
+    member.close().expect("it closes");
+    assert_eq!(fixture.open().integer(COUNT), Ok(501));
+}

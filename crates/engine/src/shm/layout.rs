@@ -660,3 +660,44 @@ const _: () = assert!(std::mem::offset_of!(Layout, gaps) == 108_800 && RING_OFFS
 const _: () = assert!(RING_BYTES.is_power_of_two());
 const _: () = assert!(TOTAL_BYTES as u64 == SHARED_MEMORY_BYTES);
 const _: () = assert!(TOTAL_BYTES <= 192 << 20, "the promised bound of shared memory");
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::mem::offset_of;
+
+    use super::*;
+
+    macro_rules! offsets {
+        ($($field:ident)*) => {
+            [$((stringify!($field), offset_of!(Control, $field))),*]
+        };
+    }
+
+    #[test]
+    fn offsets_of_the_control_part_are_those_of_the_page_on_formats() {
+        let page = include_str!("../../../../docs/format.md");
+        assert!(page.contains(&format!("Layout version {LAYOUT_VERSION}, ")));
+        let table = page.split("\nControl, offsets from 4096.").nth(1).expect("the table");
+        let documented: BTreeMap<_, _> = table
+            .lines()
+            .skip_while(|line| !line.starts_with('|'))
+            .take_while(|line| line.starts_with('|'))
+            .filter_map(|line| {
+                let mut cells = line.split('|').skip(1);
+                let offset = cells.next()?.trim().replace(',', "").parse::<usize>().ok()?;
+                Some((cells.nth(1)?.split('`').nth(1)?, offset))
+            })
+            .collect();
+        let is = offsets!(
+            commit_mutex visible_ts readable_ts readable_needs full_end applied_lsn active_arena
+            has_large recent_allocated first_ts fence salt base_generation exclusive_generation
+            stamped_generation right_owner merge_owner merge_word fence_cookie queue_head queue
+            slots_high_water owed relaxed_write_ms background_merge wal_limit_bytes wal_bytes
+            generations rowids conflicts counters right_served_ns mark_owners processes_high_water
+            prepared_start prepared_end prepared_withheld work_due_ns walked_steps freed_ts
+            exclusive right_reserved begun_early learned
+        );
+        assert_eq!(documented, BTreeMap::from(is));
+    }
+}

@@ -96,8 +96,8 @@
 //!   that came while the file said 2 has read page 1 without a fence, and would go on to write. So
 //!   raising looks for a rival when the file says 3, and while there is one neither stores FENCED
 //!   nor stamps the base back to RESTING. The first fence of a session is not begun while there is
-//!   one: a base at rest has no log from which a half-raised fence would be recovered. A rival has
-//!   another WAL-index for one of two reasons. The members' WAL-index was removed: CANTOPEN while
+//!   one: a base at rest has no log from which a half-raised fence would be recovered. It waits for
+//!   a process of ours, which is no member by that index, to be refused. A rival has another WAL-index for one of two reasons. The members' WAL-index was removed: CANTOPEN while
 //!   the rival's is open (and the fence is not lowered while the members' has no name). Or the
 //!   rival is SQLite in locking_mode=EXCLUSIVE, with the index in its own memory: it has locked the
 //!   file, and the members' locks were dropped, which POSIX does when a process copies the file.
