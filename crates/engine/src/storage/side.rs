@@ -142,11 +142,12 @@ pub fn is_ours(file: &File, path: &Path) -> Result<bool> {
 
 fn check_owner(meta: &Metadata, base: &Metadata, base_path: &Path) -> Result<()> {
     let ours = [base.uid(), rustix::process::geteuid().as_raw(), 0].contains(&meta.uid());
-    let may_write = match access_list(base_path) {
+    // The list is read only where the owner alone does not decide.
+    let may_write = || match access_list(base_path) {
         Some(list) => list.lets_write(base, meta),
         None => base.mode() & 0o020 != 0 && meta.gid() == base.gid(),
     };
-    if ours || may_write || base.mode() & 0o002 != 0 {
+    if ours || base.mode() & 0o002 != 0 || may_write() {
         return Ok(());
     }
     Err(refused(format!(
