@@ -1,7 +1,7 @@
 //! A database connection.
 
 use crate::api::{Functions, MoreFunctions, RawDb};
-use crate::error::{BUSY, CANTOPEN, Result, SqlError};
+use crate::error::{BUSY, CANTOPEN, NOMEM, Result, SqlError};
 use crate::hooks::Hooks;
 use crate::library::Library;
 use crate::statement::{Statement, Step};
@@ -103,7 +103,6 @@ pub struct Connection {
 
 impl Connection {
     pub(crate) fn open(library: Library, path: &Path, flags: c_int) -> Result<Self> {
-        const NOMEM: i32 = 7;
         let context = || format!("open {}", path.display());
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| SqlError::new(CANTOPEN, "the path holds a zero byte", &context()))?;

@@ -13,6 +13,8 @@ pub const ABORT: i32 = 4;
 pub const BUSY: i32 = 5;
 /// `SQLITE_LOCKED`.
 pub const LOCKED: i32 = 6;
+/// `SQLITE_NOMEM`.
+pub const NOMEM: i32 = 7;
 /// `SQLITE_READONLY`.
 pub const READONLY: i32 = 8;
 /// `SQLITE_INTERRUPT`.

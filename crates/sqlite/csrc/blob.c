@@ -45,6 +45,8 @@ static int plBtreePayloadChecked(BtCursor *pCur, u32 offset, u32 amt, void *pBuf
   rc = plRestore(pX);
   if( rc ) return rc;
   if( pCur->eState!=CURSOR_VALID ) return SQLITE_ABORT;
+  /* A ROLLBACK may have brought a shorter row back. The handle knows the length of the other. */
+  if( (u64)offset+amt>plBtreePayloadSize(pCur) ) return SQLITE_ABORT;
   return plBtreePayload(pCur, offset, amt, pBuf);
 }
 

@@ -1,6 +1,6 @@
 //! The differences from stock SQLite that docs/sql.md lists, as far as no other suite shows them, and what stays equal beside them.
 
-use plait_tests::sqlite::{ABORT, Connection, ERROR, Step};
+use plait_tests::sqlite::{ABORT, Connection, ERROR, NOMEM, Step};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use std::sync::{Arc, Mutex};
 
@@ -61,6 +61,19 @@ fn a_blob_handle_whose_row_was_taken_back_reads_no_other_row() {
         } else {
             assert_eq!(read, Ok(vec![0; 10]), "of the row behind it");
         }
+    }
+}
+
+#[test]
+fn a_blob_handle_whose_row_a_rollback_made_shorter_reads_nothing_behind_its_end() {
+    for subject in [Subject::stock(), Subject::plait()] {
+        let expected = if subject.is_concurrent() { ABORT } else { NOMEM };
+        let (_fixture, one, _two) = shared(subject);
+        one.execute("UPDATE t SET data=7 WHERE id=5").expect("a short row");
+        one.execute("SAVEPOINT s; UPDATE t SET data=zeroblob(5000) WHERE id=5").expect("a long one");
+        let mut handle = one.open_blob("t", "data", 5, false).expect("a handle");
+        one.execute("ROLLBACK").expect("the short one again");
+        assert_eq!(handle.read(20, 10).expect_err("it ends before").extended, expected);
     }
 }
 

@@ -5,6 +5,7 @@
 //! What has to be freed, allocated or waited for before a freeze finds an arena for the next
 //! generation.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -263,7 +264,19 @@ impl Generations {
     /// True if an arena of the wanted kind could be formatted now. A hint without the commit mutex.
     pub(crate) fn has_prepared_arena(&self) -> bool {
         let wants_large = self.wants_large(0);
-        self.free_arena(0).is_some_and(|index| is_large(index) || !wants_large)
+        let is_wanted = |&i: &usize| is_large(i) || !wants_large;
+        (0..ARENAS).filter(is_wanted).any(|i| self.is_free(i) && self.is_ready(i))
+    }
+
+    fn is_free(&self, index: usize) -> bool {
+        self.control().generations[index].state.load(Relaxed) == generation::FREE
+    }
+
+    /// True if the arena has disk space, and this process has it mapped.
+    fn is_ready(&self, index: usize) -> bool {
+        // Acquire pairs with the Release in `allocate_arena`.
+        self.control().generations[index].allocated.load(Acquire) != 0
+            && (!is_large(index) || self.region.reaches_whole())
     }
 
     /// True if the next generation, whose first transaction needs `bytes`, should have a large
@@ -281,16 +294,15 @@ impl Generations {
     /// small one stands in for a large one only if this process has no address space for more, or
     /// all large ones are in use. A hint without the commit mutex.
     pub(crate) fn candidates(&self, bytes: u64) -> Vec<usize> {
-        let gens = &self.control().generations;
-        let is_free = |&i: &usize| gens[i].state.load(Relaxed) == generation::FREE;
-        let mut large: Vec<_> = (SMALL_ARENAS..ARENAS).filter(is_free).collect();
+        let free = |arenas: Range<usize>| arenas.filter(|&i| self.is_free(i)).collect::<Vec<_>>();
+        let mut large = free(SMALL_ARENAS..ARENAS);
         if needs_large(bytes) {
             return large;
         }
         if self.region.is_whole_refused() && !self.region.reaches_whole() {
             large.clear();
         }
-        let mut small: Vec<_> = (0..SMALL_ARENAS).filter(is_free).collect();
+        let mut small = free(0..SMALL_ARENAS);
         if !self.wants_large(bytes) {
             small.extend(large);
             return small;
@@ -301,11 +313,7 @@ impl Generations {
     /// (M) An arena that can be formatted now, for a generation whose first transaction needs
     /// `bytes`.
     fn free_arena(&self, bytes: u64) -> Option<usize> {
-        let gens = &self.control().generations;
-        let is_mapped = |i| !is_large(i) || self.region.reaches_whole();
-        // Acquire pairs with the Release in `allocate_arena`.
-        let is_ready = |&i: &usize| gens[i].allocated.load(Acquire) != 0 && is_mapped(i);
-        self.candidates(bytes).into_iter().find(is_ready)
+        self.candidates(bytes).into_iter().find(|&index| self.is_ready(index))
     }
 
     /// (M) Frees the arenas of merged generations that no snapshot reads; true if it freed any.
