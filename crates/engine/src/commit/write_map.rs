@@ -313,8 +313,7 @@ impl WriteMap {
         to
     }
 
-    fn add_leaf(&mut self, at: usize, mut leaf: Vec<Write>) {
-        leaf.reserve_exact(LEAF_MAX - leaf.len());
+    fn add_leaf(&mut self, at: usize, leaf: Vec<Write>) {
         self.firsts.insert(at, leaf[0].prefix);
         self.leaves.insert(at, leaf);
     }

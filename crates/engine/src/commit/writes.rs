@@ -347,18 +347,20 @@ impl WriteSet {
     fn close(&mut self, at: usize) {
         let closed = self.savepoints.remove(at);
         let end = self.savepoints.get(at).map_or(self.undo.len(), |later| later.undo_len);
-        let of_later = self.undo.split_off(end);
-        let of_closed = self.undo.split_off(closed.undo_len);
-        // WRITES-1: an entry is dropped if the savepoint below has one for its key.
-        let below = at.checked_sub(1).map(|below| self.savepoints[below].opened_at);
-        let is_first = |undo: &Undo| {
-            below.is_some_and(|opened_at| {
-                undo.held.write().is_none_or(|old| old.changed_at <= opened_at)
-            })
-        };
-        self.undo.extend(of_closed.into_iter().filter(is_first));
-        let gone = end - self.undo.len();
-        self.undo.extend(of_later);
+        let before = self.undo.len();
+        if let Some(below) = at.checked_sub(1) {
+            let opened_at = self.savepoints[below].opened_at;
+            let of_later = self.undo.split_off(end);
+            let of_closed = self.undo.split_off(closed.undo_len);
+            // WRITES-1: an entry is dropped if the savepoint below has one for its key.
+            let is_first =
+                |undo: &Undo| undo.held.write().is_none_or(|old| old.changed_at <= opened_at);
+            self.undo.extend(of_closed.into_iter().filter(is_first));
+            self.undo.extend(of_later);
+        } else {
+            self.undo.drain(closed.undo_len..end);
+        }
+        let gone = before - self.undo.len();
         for later in &mut self.savepoints[at..] {
             later.undo_len -= gone;
         }
