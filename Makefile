@@ -2,7 +2,7 @@
 CARGO ?= cargo
 XTASK = $(CARGO) run --quiet --profile task --package xtask --
 
-.PHONY: all dist demo check edits test tree install uninstall packages packages-test wheel wheels wheel-test pages torture powercut-images fuzz sanitize tsan arm tcl suites adopt bench-ratios bench-peers
+.PHONY: all dist demo check edits test tree install uninstall packages packages-test wheel wheels wheel-test pages torture powercut-images fuzz sanitize tsan arm tcl suites adopt site site-test bench-ratios bench-peers
 
 all: dist
 
@@ -81,6 +81,26 @@ adopt: wheel
 pages:
 	$(MAKE) packages NATIVE=1
 	cd adopt && $(PYTHON) -m unittest --verbose $(or $(ARGS),test_pages)
+
+# The pages as a site, dist/site: any web server can show it. mdBook is compiled once, which takes minutes. SOURCE is the address at which a forge
+# shows the files of this tree; without it links to sources are plain text.
+MDBOOK_VERSION = 0.5.4
+MDBOOK = target/mdbook-$(MDBOOK_VERSION)/bin/mdbook
+SOURCE ?=
+$(MDBOOK):
+	$(CARGO) install --quiet --locked --no-default-features --features search --root target/mdbook-$(MDBOOK_VERSION) mdbook@$(MDBOOK_VERSION)
+
+site: $(MDBOOK)
+	$(XTASK) site $(if $(SOURCE),--source $(SOURCE))
+	rm -rf dist/site
+	$(MDBOOK) build target/site --dest-dir $(CURDIR)/dist/site
+
+# The site in a browser, on a screen and on a telephone, light and dark: links, widths, contrast, search. Needs Node and Debian's chromium; npm
+# fetches the pinned playwright-core.
+PLAYWRIGHT_VERSION = 1.65.1
+site-test: site
+	npm install --silent --no-save --no-package-lock --no-audit --no-fund --prefix target/site-test playwright-core@$(PLAYWRIGHT_VERSION)
+	NODE_PATH=target/site-test/node_modules node --test site/site.test.cjs
 
 # The random suites for DURATION seconds together; a failure prints its seed and a small script. What was run is appended to
 # TALLY. SUITES="isolation crash" runs some of them, for DURATION each. SEARCHERS processes side by side, each with seeds of its own:

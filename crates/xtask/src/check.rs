@@ -9,6 +9,7 @@ mod edits_page;
 mod functions;
 mod labels;
 mod layers;
+mod page_links;
 mod runbook_page;
 mod sources;
 mod suites;
@@ -47,6 +48,7 @@ pub fn run() -> Result<()> {
     findings.extend(edits_page::check(&workspace.root)?);
     findings.extend(suites::check(&workspace, &files)?);
     findings.extend(labels::check(&workspace, &files)?);
+    findings.extend(page_links::check(&workspace.root, &sources::pages(&workspace.root)?)?);
     findings.extend(runbook_page::check(&workspace.root, &files)?);
     match c_warnings::check(&workspace) {
         Ok(more) => findings.extend(more),

@@ -4,6 +4,7 @@ mod check;
 mod dist;
 mod edits;
 mod packages;
+mod site;
 mod suites;
 mod toolchain;
 mod tree;
@@ -63,6 +64,12 @@ enum Task {
     },
     /// Write the page that lists the edits of SQLite anew, from the edits.
     Edits,
+    /// Lay the pages out in target/site, for mdBook.
+    Site {
+        /// The address at which a forge shows the files of this tree; without it links to sources become text.
+        #[arg(long)]
+        source: Option<String>,
+    },
     /// List the invariants that no test holds.
     Labels,
     /// Build all test programs, and run them a few at once.
@@ -105,6 +112,7 @@ fn main() -> Result<()> {
         Task::Tree => tree::build(),
         Task::Packages { native } => packages::run(native),
         Task::Edits => edits::write_page(),
+        Task::Site { source } => site::lay(source.as_deref()),
         Task::Labels => check::list_labels(),
         Task::Test { jobs } => suites::run(jobs),
         Task::Tsan { suites } => tsan::run_suites(&suites),
