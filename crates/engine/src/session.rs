@@ -180,6 +180,9 @@ pub(crate) fn begin(
         return Err(Error::Left);
     }
     check_generation(path, header.generation)?;
+    if header.fenced {
+        region.refuse_left_by_another(identity, header.salt)?;
+    }
     let tail = if header.fenced { region.tail(header.salt) } else { None };
     let is_alone = !aside::is_of_another(region, &header);
     let Some(at_rest) = (if is_alone { bring_to_rest(path, base, header, tail)? } else { None })

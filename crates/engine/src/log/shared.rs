@@ -32,6 +32,7 @@
 #![allow(unsafe_code)]
 
 use std::path::Path;
+use std::mem::offset_of;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
@@ -210,6 +211,14 @@ pub struct LogParams {
 }
 
 impl LogShared {
+    /// Offsets that the header of shared memory tells later versions (shm/region/left.rs).
+    pub(crate) const SALT_AT: usize = offset_of!(LogShared, salt);
+    pub(crate) const LOG_END_AT: usize =
+        offset_of!(LogShared, commit) + offset_of!(CommitState, log_end);
+    pub(crate) const WRITTEN_AT: usize =
+        offset_of!(LogShared, group) + offset_of!(GroupState, written_through);
+    pub(crate) const DURABLE_TS_AT: usize = offset_of!(LogShared, durable_ts);
+
     /// Starts an empty stream. The memory may hold anything.
     ///
     /// # Safety

@@ -30,7 +30,7 @@ use crate::storage::names::{SHARED_MEMORY_BYTES, SHARED_MEMORY_MAGIC};
 use crate::sync::mutex::SharedMutex;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 24;
+pub const LAYOUT_VERSION: u32 = 25;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = SHARED_MEMORY_MAGIC;
 /// Memtable arenas: the small ones come first.
@@ -106,6 +106,8 @@ pub struct Header {
     pub total_bytes: AtomicU64,
     /// Inode of the base's WAL-index, which is in the same folder; 0 when unknown (read_marks.rs).
     pub wal_index_ino: AtomicU64,
+    /// For versions with another layout (region/left.rs).
+    pub told: [AtomicU32; 5],
 }
 
 /// States of a generation slot, in [`GenSlot::state`].

@@ -54,6 +54,8 @@ use crate::memtable::Memtable;
 use crate::storage::side;
 use crate::sync::caller::Uncancelled;
 
+mod left;
+
 /// The base file that the shared memory belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BaseIdentity {
@@ -123,9 +125,11 @@ impl Region {
         if !was_whole {
             if len > 0 {
                 refuse_size_in_use(&file, path)?;
-                // The file was truncated. Should this opening fail, the next process would find the
-                // full size and trust it.
-                file.write_all_at(&[0; size_of::<u64>()], MAGIC_OFFSET).map_err(|e| say(&e))?;
+                // The file was truncated, unless it is of another layout. Should this opening
+                // fail, the next process would find the full size and trust it.
+                if left::layout_of(&file).is_none_or(|layout| layout == LAYOUT_VERSION) {
+                    file.write_all_at(&[0; size_of::<u64>()], MAGIC_OFFSET).map_err(|e| say(&e))?;
+                }
             }
             file.set_len(TOTAL_BYTES as u64).map_err(|e| say(&e))?;
         }
@@ -519,6 +523,7 @@ impl Region {
         h.total_bytes.store(TOTAL_BYTES as u64, Relaxed);
         h.base_dev.store(base.dev, Relaxed);
         h.base_ino.store(base.ino, Relaxed);
+        self.tell_later_versions();
         // Release pairs with the Acquire in `is_trusted`.
         h.state.store(session::LIVE, Release);
         Ok(())
