@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use plait_splice::{exports, upstream};
+use plait_splice::exports;
 
 use super::{Context, install};
 use crate::toolchain::{Stamp, output, run};
@@ -27,6 +27,11 @@ const DIGEST: &str = "1a695760a4bdf8d1a9b50a899b0fad18a87168c1b24de2fb6404b680d4
 
 /// The plugin of Maven that fetches, and its task.
 const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy";
+
+const FLAGS: [&str; 5] = ["-shared", "-fPIC", "-O2", "-fvisibility=hidden", "-w"];
+/// The folder above comes before LD_LIBRARY_PATH.
+const LINKING: [&str; 4] =
+    ["-Wl,--disable-new-dtags", "-Wl,-rpath,$ORIGIN/..", "-Wl,-z,defs", "-Wl,-z,relro"];
 
 /// Where it is put, below the directory of libraries.
 pub const FOLDER: &str = "jdbc";
@@ -46,7 +51,7 @@ pub fn has_tools() -> bool {
 pub(super) fn build(context: &Context) -> Result<()> {
     let cache = context.cache.join(FOLDER);
     fs::create_dir_all(&cache)?;
-    let source = source(&cache)?;
+    let source = source(&cache.join(VERSION))?;
     // The header that the driver's own build generates declares what the file defines.
     fs::write(cache.join("NativeDB.h"), "#include <jni.h>\n")?;
     let include = java_headers()?;
@@ -54,7 +59,7 @@ pub(super) fn build(context: &Context) -> Result<()> {
     let made = cache.join(LIBRARY);
     Stamp::default()
         .text(context.toolchain.version())
-        .text(&include.to_string_lossy())
+        .text(&format!("{FLAGS:?} {LINKING:?} {}", include.display()))
         .file(&source)?
         .file(&library)?
         .guard(&made, || compile(context, &source, &include, &library, &made))?;
@@ -67,12 +72,16 @@ pub(super) fn build(context: &Context) -> Result<()> {
 fn source(cache: &Path) -> Result<PathBuf> {
     let source = cache.join(SOURCE);
     if !source.exists() {
+        fs::create_dir_all(cache)?;
         let archive = format!("sqlite-jdbc-{VERSION}-sources.jar");
         run(Command::new("mvn")
             .args(["--batch-mode", "--quiet", COPY])
             .arg(format!("-Dartifact=org.xerial:sqlite-jdbc:{VERSION}:jar:sources"))
             .arg(format!("-DoutputDirectory={}", cache.display())))
-        .context("cannot fetch the sources of the JDBC driver from Maven Central")?;
+        .context(
+            "cannot fetch the sources of the JDBC driver from Maven Central; without mvn on the search path packages are \
+             made that have none of it",
+        )?;
         run(Command::new("jar").current_dir(cache).args([
             "--extract",
             "--file",
@@ -80,8 +89,13 @@ fn source(cache: &Path) -> Result<PathBuf> {
             SOURCE,
         ]))?;
     }
-    upstream::verify(&source, DIGEST)
-        .with_context(|| format!("the sources of sqlite-jdbc {VERSION}"))?;
+    let told = output(Command::new("sha256sum").arg(&source))?;
+    ensure!(
+        told.split(' ').next() == Some(DIGEST),
+        "{} is not the pinned file: its sha256 is to be {DIGEST}; remove {} to have it fetched again",
+        source.display(),
+        cache.display()
+    );
     Ok(source)
 }
 
@@ -118,7 +132,9 @@ fn compile(
     run(context
         .toolchain
         .command()?
-        .args(["-shared", "-fPIC", "-O2", "-fvisibility=hidden", "-w"])
+        .args(FLAGS)
+        // The same bytes in any folder.
+        .arg(format!("-ffile-prefix-map={}=.", cache.display()))
         .args(headers.map(|folder| [OsStr::new("-I"), folder.as_os_str()]).concat())
         .arg("-I")
         .arg(header)
@@ -126,8 +142,7 @@ fn compile(
         .arg(made)
         .arg(source)
         .arg(library)
-        // Before LD_LIBRARY_PATH.
-        .args(["-Wl,--disable-new-dtags", "-Wl,-rpath,$ORIGIN/..", "-Wl,-z,defs", "-Wl,-z,relro"]))
+        .args(LINKING))
 }
 
 /// The comment at the head of the file.
