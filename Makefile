@@ -76,7 +76,8 @@ adopt: wheel
 	$(PYTHON) examples/flask/measure.py --seconds 2 --trials 1
 	sh python/adopt/run.sh $(PYTHON) $(ARGS)
 
-# The pages of docs/adopt for Go, Node and Rust, block by block, with the packages for this machine's glibc. go, npm and cargo fetch what they name.
+# docs/migrate.md and the pages of docs/adopt but for Python's, block by block, with the packages for this machine's glibc. go, npm, cargo and mvn
+# fetch what they name; Debian's packages php-cli, php-sqlite3, ruby-sqlite3 and libdbd-sqlite3-perl are there or the page is left out.
 # ARGS=test_pages.Pages.test_go.
 pages:
 	$(MAKE) packages NATIVE=1

@@ -1,7 +1,7 @@
 """Runs a page of the documentation: its blocks, in order, in one folder.
 
 A block whose name stands alone on the line before is a file. A block of shell commands is run as one script. `# -> TEXT` behind a command
-is what the script prints.
+is what the script prints. A block of `text` is for readers alone.
 """
 
 import os
@@ -28,6 +28,8 @@ def run(name, folder):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "w") as out:
                 out.write(text)
+            continue
+        if language == "text":
             continue
         assert language == "sh", f"{name}: a block of {language} is no file and no script"
         scripts += 1

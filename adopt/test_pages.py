@@ -1,12 +1,14 @@
-"""docs/migrate.md, docs/adopt/go.md, node.md and rust.md do what they say, with the archives in dist/packages. A page whose tools are
-not installed is left out, and says so."""
+"""docs/migrate.md and the pages of docs/adopt do what they say, with the archives in dist/packages; python.md has a test of its own. A page
+whose tools are not installed is left out, and says so."""
 
 import contextlib
 import glob
 import os
 import platform
+import shlex
 import shutil
 import sqlite3
+import subprocess
 import tarfile
 import tempfile
 import unittest
@@ -23,9 +25,12 @@ class Pages(unittest.TestCase):
         for archive in glob.glob(os.path.join(page.ROOT, "dist", "packages", "*.tar.gz")):
             shutil.copy(archive, self.folder)
 
-    def adopt(self, name, needs):
+    def adopt(self, name, needs, driver=None):
+        """Runs the page where these tools are, and this command, which loads the driver, succeeds."""
         if not all(shutil.which(tool) for tool in needs):
             self.skipTest(f"needs {' and '.join(needs)}")
+        if driver and subprocess.run(driver, stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest(f"needs a driver: {shlex.join(driver)}")
         self.assertGreater(page.run(f"adopt/{name}", self.folder), 1)
         # At rest: every process has closed the database.
         self.assertEqual([file for file in os.listdir(self.folder) if file.startswith("bank.db")], ["bank.db"])
@@ -35,6 +40,21 @@ class Pages(unittest.TestCase):
 
     def test_node(self):
         self.adopt("node.md", ["npm", "node", "c++"])
+
+    def test_java(self):
+        self.adopt("java.md", ["java", "javac", "mvn", "cc"])
+
+    def test_php(self):
+        self.adopt("php.md", ["php"], ["php", "-r", "new PDO('sqlite::memory:'); new SQLite3(':memory:');"])
+
+    def test_ruby(self):
+        self.adopt("ruby.md", ["ruby"], ["ruby", "-rsqlite3", "-e", ""])
+
+    def test_perl(self):
+        self.adopt("perl.md", ["perl"], ["perl", "-MDBD::SQLite", "-e", "1"])
+
+    def test_bun(self):
+        self.adopt("bun.md", ["npm", "node", "c++"])
 
     def test_rust(self):
         self.adopt("rust.md", ["cargo", "pkg-config", "cc"])

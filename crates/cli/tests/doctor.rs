@@ -67,9 +67,12 @@ struct Reader(Child);
 
 impl Reader {
     fn start(shell: &Path, scene: &Scene) -> Reader {
-        let mut child = Command::new(shell);
+        Reader::begin(&mut Command::new(shell), scene)
+    }
+
+    fn begin(shell: &mut Command, scene: &Scene) -> Reader {
         let child =
-            child.arg("-batch").arg(&scene.path).stdin(Stdio::piped()).stdout(Stdio::piped());
+            shell.arg("-batch").arg(&scene.path).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = child.spawn().expect("the shell can be started");
         let input = child.stdin.as_mut().expect("it is piped");
         std::io::Write::write_all(input, b"SELECT count(*) FROM t;\n").expect("it listens");
@@ -107,6 +110,18 @@ fn the_copy_of_sqlite_in_each_program_is_told() {
         "plait disable app.db",
     ]);
     drop(other);
+    // Under the name that the driver of Java has for it.
+    let drivers = scene.folder().join("sqlite-3.53.4.0-0be1-libsqlitejdbc.so");
+    std::fs::copy(dist.path("stock/lib/libsqlite3.so.0"), &drivers).unwrap();
+    let java =
+        Reader::begin(Command::new(dist.path("bin/sqlite3")).env("LD_PRELOAD", &drivers), &scene);
+    is_ill(doctor(&scene), "1 problem").says(&[
+        "-libsqlitejdbc.so: it cannot write beside others",
+        "try: start Java with -Dorg.sqlite.lib.path=FOLDER",
+        "plait disable app.db",
+    ]);
+    drop(java);
+    std::fs::remove_file(drivers).unwrap();
     let by_hand = std::fs::File::open(&scene.path).unwrap();
     let mut tail = Command::new("sleep").arg("60").stdin(by_hand).spawn().unwrap();
     let words = format!("process {} (sleep) has it open, and no SQLite is seen in it", tail.id());

@@ -120,6 +120,45 @@ fn a_static_program_is_warned_about() {
 }
 
 #[test]
+fn a_program_for_another_processor_or_another_c_library_is_told_which() {
+    let Some(dist) = Dist::find() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let stock = dist.path("stock/lib/libsqlite3.so.0");
+    let linker = "-Wl,--dynamic-linker=/no/such/ld-musl-x86_64.so.1";
+    let Some(program) = compiled(dir.path(), "for_musl", &[stock.to_str().unwrap(), linker]) else {
+        return;
+    };
+    run(&dist, &program).says(&[
+        "/for_musl was built for musl (/no/such/ld-musl-x86_64.so.1)",
+        "will not start",
+        "for glibc",
+    ]);
+    // The field of the header that names the processor: RISC-V, on which Plait does not run.
+    let mut bytes = std::fs::read(&program).unwrap();
+    bytes[18..20].copy_from_slice(&243u16.to_le_bytes());
+    let other = dir.path().join("for_another");
+    executable(&other, &bytes);
+    run(&dist, &other).says(&[
+        "/for_another was built for riscv64, and Plait's library for ",
+        "the loader leaves it out",
+        "a build of the program for this processor",
+    ]);
+}
+
+#[test]
+fn a_program_behind_a_link_is_warned_about_once() {
+    let Some(dist) = Dist::find() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let archive = dist.path("lib/libsqlite3.a");
+    let libraries = [archive.to_str().unwrap(), "-lgcc_s", "-lpthread", "-ldl", "-lm"];
+    let Some(program) = compiled(dir.path(), "inside", &libraries) else { return };
+    let link = dir.path().join("linked");
+    std::os::unix::fs::symlink(&program, &link).unwrap();
+    let ran = run(&dist, &link);
+    assert_eq!(ran.err.matches("brings its own SQLite").count(), 1, "{ran:?}");
+}
+
+#[test]
 fn a_script_is_followed_to_its_interpreter() {
     let Some(dist) = Dist::find() else { return };
     let dir = tempfile::tempdir().unwrap();

@@ -10,6 +10,7 @@
 //! crash/lib/libsqlite3.so.0                         with --crash-points
 //! sanitize/lib/libsqlite3.so.0                      with --sanitizers
 //! amalgamation/plait-sqlite3.c  libplait.a  *.h     with --amalgamation
+//! lib/jdbc/libsqlitejdbc.so  NOTICE                 with --jdbc
 //! ```
 //!
 //! `--demo` leaves out all that `plait demo` does not need: headers, the static library, shells and the suite.
@@ -20,6 +21,7 @@
 
 mod amalgamation;
 mod install;
+pub mod jdbc;
 mod library;
 mod link;
 mod programs;
@@ -47,6 +49,8 @@ pub struct Request {
     pub sanitizers: bool,
     /// Also SQLite's source as one file, and the engine to link with it.
     pub amalgamation: bool,
+    /// Also the native part of Java's driver, on our library.
+    pub jdbc: bool,
     /// Nothing but the stock library and its shell.
     pub stock_only: bool,
     /// Without the evaluation suite, which takes longest to build.
@@ -125,6 +129,9 @@ fn ours(context: &Context, request: &Request) -> Result<()> {
     }
     if request.amalgamation {
         amalgamation::build(context)?;
+    }
+    if request.jdbc {
+        jdbc::build(context)?;
     }
     if request.no_suite { Ok(()) } else { programs::suite(context) }
 }

@@ -41,6 +41,9 @@ enum Task {
         /// Also write SQLite's source as one file, and the engine to link with it.
         #[arg(long)]
         amalgamation: bool,
+        /// Also build the native part of the JDBC driver, on our library; needs Maven and a JDK.
+        #[arg(long)]
+        jdbc: bool,
         /// Build the unspliced library and its shell alone.
         #[arg(long, conflicts_with_all = ["crash_points", "sanitizers"])]
         stock_only: bool,
@@ -93,6 +96,7 @@ fn main() -> Result<()> {
             crash_points,
             sanitizers,
             amalgamation,
+            jdbc,
             stock_only,
             no_suite,
             demo,
@@ -102,6 +106,7 @@ fn main() -> Result<()> {
                 crash_points,
                 sanitizers,
                 amalgamation,
+                jdbc,
                 stock_only,
                 no_suite,
                 demo,

@@ -53,20 +53,21 @@ pub fn run(native: bool) -> Result<()> {
     let workspace = Workspace::locate()?;
     let scratch = workspace.target.join("packages");
     fs::create_dir_all(&scratch)?;
+    let jdbc = dist::jdbc::has_tools();
     let dist = if native {
-        let what = dist::Request { no_suite: true, amalgamation: true, ..dist::Request::default() };
+        let what =
+            dist::Request { no_suite: true, amalgamation: true, jdbc, ..dist::Request::default() };
         dist::run(Path::new("dist"), what)?;
         workspace.root.join("dist")
     } else {
-        built_for_debian_11(&workspace, &scratch)?
+        built_for_debian_11(&workspace, &scratch, jdbc)?
     };
     let tree = scratch.join("tree");
-    tree::lay(&workspace.root, &dist, &tree)?;
-    let glibc = needs::glibc(&[
-        &tree.join("bin/plait"),
-        &tree.join("lib/plait/libsqlite3.so.0"),
-        &tree.join("lib/plait/stock/libsqlite3.so.0"),
-    ])?;
+    tree::lay(&workspace.root, &dist, &tree, jdbc)?;
+    let asking =
+        ["bin/plait", "lib/plait/libsqlite3.so.0", "lib/plait/stock/libsqlite3.so.0", tree::JDBC];
+    let asking = if jdbc { &asking[..] } else { &asking[..3] };
+    let glibc = needs::glibc(&asking.iter().map(|file| tree.join(file)).collect::<Vec<_>>())?;
     ensure!(
         native || glibc <= GLIBC_MAX,
         "the packages would ask for glibc {}.{}: newer than Debian 11's",
@@ -87,11 +88,14 @@ pub fn run(native: bool) -> Result<()> {
         println!("{} ({size_kib} KiB)", made.display());
     }
     println!("needs glibc {}.{} or newer", glibc.0, glibc.1);
+    if !jdbc {
+        println!("without {}: there is no mvn, or no javac", tree::JDBC);
+    }
     Ok(())
 }
 
 /// Builds into a target directory of its own: other flags would have cargo compile everything again each time.
-fn built_for_debian_11(workspace: &Workspace, scratch: &Path) -> Result<PathBuf> {
+fn built_for_debian_11(workspace: &Workspace, scratch: &Path, jdbc: bool) -> Result<PathBuf> {
     let sysroot = sysroot::prepare(&scratch.join("sysroot")).context(
         "cannot get Debian 11's glibc; `make packages NATIVE=1` builds for this machine's glibc and newer ones",
     )?;
@@ -99,7 +103,8 @@ fn built_for_debian_11(workspace: &Workspace, scratch: &Path) -> Result<PathBuf>
     let mut task = Command::new(std::env::current_exe()?);
     task.current_dir(&workspace.root)
         .args(["dist", "--no-suite", "--amalgamation", "--out"])
-        .arg(&dist);
+        .arg(&dist)
+        .args(jdbc.then_some("--jdbc"));
     task.env("CARGO_TARGET_DIR", scratch.join("target")).env("CARGO_INCREMENTAL", "0");
     sysroot.settle(&mut task, &workspace.root)?;
     run_visibly(&mut task)?;

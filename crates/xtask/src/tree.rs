@@ -4,6 +4,7 @@
 //! bin/plait
 //! sbin/plait-system-sqlite
 //! lib/plait/libsqlite3.so.0  libsqlite3.so -> libsqlite3.so.0  libsqlite3.a  stock/libsqlite3.so.0
+//! lib/plait/jdbc/libsqlitejdbc.so         in packages, where Maven and a JDK are
 //! lib/plait/pkgconfig/sqlite3.pc          for programs that ask pkg-config for sqlite3
 //! lib/plait/files                         all of these paths: what `make uninstall` removes
 //! lib/pkgconfig/plait.pc
@@ -28,7 +29,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use plait_splice::upstream::SQLITE_VERSION;
 
-use crate::dist;
+use crate::dist::{self, jdbc};
 use crate::toolchain::run;
 use crate::workspace::Workspace;
 
@@ -38,6 +39,11 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The list of all files, in the tree.
 const LIST: &str = "lib/plait/files";
 
+/// The native part of Java's driver.
+pub const JDBC: &str = "lib/plait/jdbc/libsqlitejdbc.so";
+/// The notice of its authors, among the documents.
+pub const JDBC_NOTICE: &str = "sqlite-jdbc.NOTICE";
+
 const SONAME: &str = plait_splice::exports::SONAME;
 
 /// Builds what is installed, and lays it out in `dist/tree`.
@@ -45,16 +51,20 @@ pub fn build() -> Result<()> {
     let what = dist::Request { no_suite: true, ..dist::Request::default() };
     dist::run(Path::new("dist"), what)?;
     let root = Workspace::locate()?.root;
-    lay(&root, &root.join("dist"), &root.join("dist/tree"))
+    lay(&root, &root.join("dist"), &root.join("dist/tree"), false)
 }
 
-/// Lays out what `dist` holds, with what the folder `packages` of the repository at `root` has for it. An older tree goes.
-pub fn lay(root: &Path, dist: &Path, tree: &Path) -> Result<()> {
+/// Lays out what `dist` holds, with what the folder `packages` of the repository at `root` has for it. An older tree goes. `jdbc`: the
+/// native part of Java's driver is there and belongs to it.
+pub fn lay(root: &Path, dist: &Path, tree: &Path, jdbc: bool) -> Result<()> {
     if tree.exists() {
         fs::remove_dir_all(tree).with_context(|| format!("cannot remove {}", tree.display()))?;
     }
     let tree = Tree { root, dist, at: tree };
     tree.libraries()?;
+    if jdbc {
+        tree.jdbc()?;
+    }
     tree.for_builds()?;
     tree.commands()?;
     tree.pages()?;
@@ -88,6 +98,13 @@ impl Tree<'_> {
         )?;
         self.stripped("lib/libsqlite3.a", "--strip-debug", "lib/plait/libsqlite3.a", 0o644)?;
         symlink(SONAME, self.at.join("lib/plait/libsqlite3.so")).context("cannot make a link")
+    }
+
+    fn jdbc(&self) -> Result<()> {
+        let from = format!("lib/{}", jdbc::FOLDER);
+        self.stripped(&format!("{from}/{}", jdbc::LIBRARY), "--strip-unneeded", JDBC, 0o644)?;
+        let notice = self.dist.join(from).join(jdbc::NOTICE);
+        self.copy(&notice, &format!("share/doc/plait/{JDBC_NOTICE}"), 0o644)
     }
 
     fn for_builds(&self) -> Result<()> {

@@ -16,6 +16,7 @@ use crate::inspect::{Inspection, SIDE_FILES, beside, openers};
 use crate::os;
 use crate::quantity::of;
 use crate::run::elf::{self, Image};
+use crate::run::findings;
 use crate::status::person;
 
 /// Programs that are looked into.
@@ -94,10 +95,13 @@ fn about(pid: u32, copies: &Copies, state: &Inspection, shown: &Path) -> Finding
                 "{who} has it open by another SQLite, {}: it cannot write beside others, nor open the database while they use it",
                 others[0]
             ),
-            format!(
-                "start it with `plait run -- PROGRAM`, which says why if that does not help; or `plait disable {}`",
-                quoted(shown)
-            ),
+            match findings::remedy(Path::new(&others[0])) {
+                Some(remedy) => format!("{remedy}; or `plait disable {}`", quoted(shown)),
+                None => format!(
+                    "start it with `plait run -- PROGRAM`, which says why if that does not help; or `plait disable {}`",
+                    quoted(shown)
+                ),
+            },
         ),
         (1, _) => Finding::note(
             "programs",

@@ -20,9 +20,52 @@ const DATABASE_MAGIC: &[u8] = b"SQLite format 3\0";
 /// What a shell prints that insists on the library it was made with.
 const SHELL_CHECK: &[u8] = b"SQLite header and source version mismatch";
 
+/// A kind of processor: two files with unlike ones cannot be in one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    number: u16,
+    is_64: bool,
+}
+
+impl Machine {
+    /// That of this program, and of the library that comes with it.
+    pub const OWN: Machine = Machine {
+        number: if cfg!(target_arch = "x86_64") {
+            elf::EM_X86_64
+        } else if cfg!(target_arch = "aarch64") {
+            elf::EM_AARCH64
+        } else {
+            panic!("a processor that Plait does not run on")
+        },
+        is_64: cfg!(target_pointer_width = "64"),
+    };
+
+    /// As people call it.
+    pub fn name(self) -> String {
+        let name = match (self.number, self.is_64) {
+            (elf::EM_X86_64, true) => "x86_64",
+            (elf::EM_X86_64, false) => "x32",
+            (elf::EM_386, _) => "i386",
+            (elf::EM_AARCH64, _) => "aarch64",
+            (elf::EM_ARM, _) => "arm",
+            (elf::EM_RISCV, true) => "riscv64",
+            (number, _) => return format!("machine {number} of ELF"),
+        };
+        name.to_owned()
+    }
+}
+
+impl Default for Machine {
+    fn default() -> Machine {
+        Machine::OWN
+    }
+}
+
 /// Facts about an ELF file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Image {
+    /// The processor that it was made for.
+    pub machine: Machine,
     /// The loader that the kernel starts for it; `None` when it is statically linked (or a shared object).
     pub interpreter: Option<String>,
     /// Shared objects that it asks for.
@@ -78,7 +121,8 @@ impl Image {
 fn headers<Elf: FileHeader<Endian = Endianness>>(data: &[u8]) -> object::read::Result<Image> {
     let header = Elf::parse(data)?;
     let endian = header.endian()?;
-    let mut image = Image::default();
+    let machine = Machine { number: header.e_machine(endian), is_64: header.is_type_64() };
+    let mut image = Image { machine, ..Image::default() };
     for segment in header.program_headers(endian, data)? {
         if let Some(name) = segment.interpreter(endian, data)? {
             image.interpreter = Some(String::from_utf8_lossy(name).into_owned());
@@ -186,6 +230,7 @@ mod tests {
     #[test]
     fn this_test_program_is_dynamically_linked() {
         let image = Image::read(&std::env::current_exe().unwrap()).unwrap().unwrap();
+        assert_eq!(image.machine, Machine::OWN);
         assert!(image.interpreter.is_some());
         assert!(image.needed.iter().any(|name| name.starts_with("libc.so")), "{image:?}");
     }

@@ -3,7 +3,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use super::elf::Image;
+use super::elf::{Image, Machine};
 use crate::os;
 
 /// One thing to warn about.
@@ -28,8 +28,10 @@ pub fn about(path: &Path, image: &Image, our_source_id: &str) -> Vec<Finding> {
     if let Some(finding) = privileges(path) {
         findings.push(finding);
     }
-    if let Some(id) = &image.sqlite_inside {
-        findings.push(bundled(&name.to_string(), id, image));
+    if let Some(finding) = stranger(path, image) {
+        findings.push(finding);
+    } else if let Some(id) = &image.sqlite_inside {
+        findings.push(bundled(path, id, image));
     } else if image.interpreter.is_none() {
         findings.push(Finding::new(
             format!("{name} is statically linked: it loads no library, so Plait is ignored without a word"),
@@ -68,22 +70,68 @@ fn of(id: &str) -> String {
     format!(" (of {})", &id[..10])
 }
 
-fn bundled(name: &str, id: &str, image: &Image) -> Finding {
+/// The loader of such a program cannot load our library.
+fn stranger(path: &Path, image: &Image) -> Option<Finding> {
+    let name = path.display();
+    if image.machine != Machine::OWN {
+        let (its, ours) = (image.machine.name(), Machine::OWN.name());
+        return Some(Finding::new(
+            format!(
+                "{name} was built for {its}, and Plait's library for {ours}: the loader leaves it out"
+            ),
+            "use a build of the program for this processor",
+        ));
+    }
+    let loader = image.interpreter.as_ref().filter(|loader| loader.contains("/ld-musl"))?;
+    Some(Finding::new(
+        format!(
+            "{name} was built for musl ({loader}), and Plait's library for glibc: it will not start"
+        ),
+        "use a build of the program for glibc",
+    ))
+}
+
+fn bundled(path: &Path, id: &str, image: &Image) -> Finding {
     let advice = if image.is_go {
         "build it with `go build -tags libsqlite3`, which links mattn/go-sqlite3 to the shared library"
-    } else if Path::new(name).file_name().is_some_and(|n| n == "node" || n == "nodejs") {
-        "node:sqlite cannot be changed; use a driver that is built against the shared libsqlite3 \
-         (the package sqlite3: `npm install sqlite3 --build-from-source --sqlite=/usr`)"
     } else {
-        "use a build of it that links the shared libsqlite3"
+        remedy(path).unwrap_or("use a build of it that links the shared libsqlite3")
     };
     Finding::new(
         format!(
-            "{name} brings its own SQLite{} inside and will use that one: Plait is ignored without a word",
+            "{} brings its own SQLite{} inside and will use that one: Plait is ignored without a word",
+            path.display(),
             of(id)
         ),
         advice,
     )
+}
+
+/// What makes a program use Plait whose SQLite is in this file, by the file's name: runtimes and drivers that are known for it.
+pub fn remedy(file: &Path) -> Option<&'static str> {
+    let name = file.file_name()?.to_str()?;
+    match name {
+        "node" | "nodejs" => Some(
+            "node:sqlite cannot be changed; use a driver that is built against the shared libsqlite3 \
+             (the package sqlite3: `npm install sqlite3 --build-from-source --sqlite=/usr`)",
+        ),
+        "bun" | "bun.exe" => Some(
+            "bun:sqlite cannot be changed; use the package sqlite3, built against the shared libsqlite3 \
+             (docs/adopt/bun.md)",
+        ),
+        "better_sqlite3.node" => {
+            Some("build better-sqlite3 from Plait's amalgamation (docs/adopt/node.md)")
+        }
+        "node_sqlite3.node" => {
+            Some("build the package sqlite3 against the shared libsqlite3 (docs/adopt/node.md)")
+        }
+        // As its jar unpacks it, with a number in front.
+        _ if name.ends_with("libsqlitejdbc.so") => Some(
+            "start Java with -Dorg.sqlite.lib.path=FOLDER, where FOLDER is Plait's lib/plait/jdbc \
+             (docs/adopt/java.md)",
+        ),
+        _ => None,
+    }
 }
 
 /// The loader ignores LD_PRELOAD with a path, and LD_LIBRARY_PATH, for programs that gain rights when started.
@@ -147,6 +195,20 @@ mod tests {
     fn a_go_program_gets_the_tag_to_build_with() {
         let image = Image { sqlite_inside: Some(ID.into()), is_go: true, ..dynamic(&[]) };
         assert!(texts(&image)[0].contains("-tags libsqlite3"));
+    }
+
+    #[test]
+    fn known_runtimes_and_drivers_get_the_way_that_is_theirs() {
+        let image = Image { sqlite_inside: Some(ID.into()), ..dynamic(&[]) };
+        let of = |path: &str| about(Path::new(path), &image, ID).remove(0).advice;
+        assert!(of("/usr/bin/node").contains("node:sqlite"));
+        assert!(of("/x/node_modules/bun/bin/bun.exe").contains("docs/adopt/bun.md"));
+        assert_eq!(of("/x/bunny"), "use a build of it that links the shared libsqlite3");
+        let unpacked = Path::new("/tmp/sqlite-3.53.4.0-0be1-libsqlitejdbc.so");
+        assert!(remedy(unpacked).unwrap().contains("-Dorg.sqlite.lib.path=FOLDER"));
+        let addon = Path::new("/x/build/Release/better_sqlite3.node");
+        assert!(remedy(addon).unwrap().contains("docs/adopt/node.md"));
+        assert_eq!(remedy(Path::new("/usr/lib/libsqlite3.so.0")), None);
     }
 
     #[test]

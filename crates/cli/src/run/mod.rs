@@ -14,7 +14,7 @@
 
 pub mod elf;
 mod environment;
-mod findings;
+pub mod findings;
 mod loaded;
 mod map;
 mod program;

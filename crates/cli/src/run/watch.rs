@@ -19,6 +19,7 @@ use clap::Args;
 use plait_sqlite::ffi::report;
 use tempfile::TempPath;
 
+use super::program;
 use crate::inspect::base::BaseFile;
 use crate::{console, os};
 
@@ -70,7 +71,10 @@ pub fn run(args: &WatchArgs) -> io::Result<()> {
     // No file: the program was not started. No end: the kernel cannot tell of it.
     let (Ok(said), true) = (said, has_ended) else { return Ok(()) };
     let noted = Noted::parse(&said);
-    for program in noted.programs.iter().filter(|p| **p != args.program).take(PROGRAMS_MAX) {
+    // Told of before it was started. Reports have the file itself, whatever links lead to it.
+    let started = program::chain(&args.program).pop().and_then(|file| file.canonicalize().ok());
+    let others = noted.programs.iter().filter(|&program| Some(program) != started.as_ref());
+    for program in others.take(PROGRAMS_MAX) {
         for finding in super::examine_file(program, &environment()) {
             console::warn(&finding.what, &finding.advice);
         }
@@ -81,13 +85,24 @@ pub fn run(args: &WatchArgs) -> io::Result<()> {
                 "{} has ended, and no database was opened through Plait's library",
                 args.program.display()
             ),
-            "if it used SQLite, then one of its own: `SELECT plait_version()` fails there",
+            unheard(os::effective_ids().0),
         );
     }
     if let Some(advice) = never_enabled(&noted) {
         console::note(&advice);
     }
     Ok(())
+}
+
+/// Why a program that was started by this user may have opened none.
+fn unheard(user: u32) -> &'static str {
+    match user {
+        0 => {
+            "if it used SQLite, then one of its own, or in processes that have another user since, which are not heard of: \
+             `SELECT plait_version()` fails where Plait is not in use"
+        }
+        _ => "if it used SQLite, then one of its own: `SELECT plait_version()` fails there",
+    }
 }
 
 /// What to say to who has started a program on the library and has no database in concurrent mode: the first that was written, if it is still

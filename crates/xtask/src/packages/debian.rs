@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 
 use super::Contents;
 use crate::toolchain::{output, run};
-use crate::tree::{VERSION, permit};
+use crate::tree::{JDBC_NOTICE, VERSION, permit};
 
 /// The name of the package. `plait` alone is that of others in other archives.
 const NAME: &str = "plait-db";
@@ -84,7 +84,12 @@ fn documents(contents: &Contents, usr: &Path) -> Result<()> {
         let path = root.join("packages/debian").join(name);
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
     };
-    let text = read("copyright")?.replace("@LICENSE@", indented(&license).trim_end());
+    let mut text = read("copyright")?.replace("@LICENSE@", indented(&license).trim_end());
+    let notice = documents.join(JDBC_NOTICE);
+    if notice.exists() {
+        text += &of_others(&read("copyright.jdbc")?, &fs::read_to_string(&notice)?)?;
+        fs::remove_file(&notice)?;
+    }
     fs::write(documents.join("copyright"), text)?;
     let date = output(
         Command::new("date")
@@ -104,6 +109,14 @@ fn documents(contents: &Contents, usr: &Path) -> Result<()> {
         permit(&file?.path(), 0o644)?;
     }
     Ok(())
+}
+
+/// What is said of a part that others have written, from the notice in it.
+fn of_others(template: &str, notice: &str) -> Result<String> {
+    let copyright = notice.lines().find_map(|line| line.strip_prefix("Copyright (c) "));
+    let copyright = copyright.context("the notice of the JDBC driver names no author")?;
+    let text = template.replace("@COPYRIGHT@", copyright);
+    Ok(text.replace("@LICENSE@", indented(notice).trim_end()))
 }
 
 /// As a field of a control file goes on over several lines.

@@ -1,6 +1,6 @@
 //! What a program or library asks of the system that it runs on.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
@@ -11,7 +11,7 @@ use crate::toolchain::output;
 pub type Version = (u32, u32);
 
 /// The newest version that a symbol of these files is asked of.
-pub fn glibc(files: &[&Path]) -> Result<Version> {
+pub fn glibc(files: &[PathBuf]) -> Result<Version> {
     let mut newest = (0, 0);
     for file in files {
         let listed = output(Command::new("readelf").arg("-VW").arg(file))?;
