@@ -2,7 +2,7 @@
 CARGO ?= cargo
 XTASK = $(CARGO) run --quiet --profile task --package xtask --
 
-.PHONY: all dist demo check edits test tree install uninstall packages packages-test wheel wheels wheel-test pages torture powercut-images fuzz sanitize tsan arm tcl suites adopt site site-test bench-ratios bench-peers
+.PHONY: all dist demo check edits test tree install uninstall packages packages-test wheel wheels wheel-test pages torture powercut-images fuzz sanitize tsan arm tcl suites adopt site site-test bench-ratios bench-peers wheels-test-musl musl
 
 all: dist
 
@@ -42,16 +42,19 @@ uninstall:
 	sh packages/uninstall.sh "$(PREFIX)" "$(DESTDIR)"
 
 # An archive, a Debian package and an amalgamation: dist/packages. For Debian 11's glibc, or with NATIVE=1 for this machine's.
+# TARGET=x86_64-unknown-linux-musl, aarch64-unknown-linux-gnu or aarch64-unknown-linux-musl: for another C library or processor, which takes
+# Debian's packages gcc-aarch64-linux-gnu and qemu-user.
 NATIVE ?=
+TARGET ?=
 packages:
-	$(XTASK) packages $(if $(NATIVE),--native)
+	$(XTASK) packages $(if $(NATIVE),--native) $(if $(TARGET),--target $(TARGET))
 
 # They are tested as they are installed, some in containers with nothing else inside; needs root, CMake, pkg-config, debootstrap and lintian.
 # QUICK=1: for this machine's glibc, without containers.
 QUICK ?=
 packages-test:
-	$(MAKE) packages NATIVE=$(or $(NATIVE),$(QUICK))
-	sh packages/tests/run.sh $(if $(QUICK),quick,all)
+	$(MAKE) packages NATIVE=$(or $(NATIVE),$(QUICK)) TARGET=$(TARGET)
+	sh packages/tests/run.sh $(if $(QUICK),quick,all) $(TARGET)
 
 # The Python package: dist/plait-*.whl, with the library inside, for PYTHON and this machine's glibc. pip fetches the pinned setuptools and the
 # sources of pysqlite3.
@@ -61,10 +64,16 @@ wheel: dist
 	$(PYTHON) python/pysqlite3.py target/python
 	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist ./python
 
-# The same for each of PYTHONS and for Debian 11's glibc: dist/wheels. auditwheel, which pip fetches, says what they need.
+# The same for each of PYTHONS, and for Debian 11's glibc or for TARGET: dist/wheels. auditwheel, which pip fetches, says what they need.
 PYTHONS ?= $(PYTHON)
 wheels: packages
-	sh python/wheels.sh $(PYTHONS)
+	sh python/wheels.sh $(or $(TARGET),$(shell uname -m)-unknown-linux-gnu) $(PYTHONS)
+
+# The wheels for musl on CPythons for musl in Alpine's root folder; needs root, and builds these CPythons from Debian's sources. Wheels for ARM are
+# tested by `make packages-test TARGET=aarch64-unknown-linux-gnu`.
+wheels-test-musl:
+	$(MAKE) wheels TARGET=$(MUSL)
+	sh python/tests/musl.sh $(PYTHONS)
 
 # Its tests, in an empty virtual environment without the network and without a compiler.
 wheel-test: wheel
@@ -159,6 +168,20 @@ arm:
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
 		CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER='qemu-aarch64 -L /usr/aarch64-linux-gnu' \
 		$(CARGO) test --release --target $(ARM) --package plait-engine --lib --test '*' -- $(addprefix --skip ,$(NOT_IN_QEMU))
+
+# The engine's own tests and suites on the library, for musl, whose loader starts them: Debian's package musl. Left out are suites that take the
+# SQLite shell, and a test in which the stand-in for the base allocates 12 MB in a transaction, over which musl's allocator takes a quarter of an hour.
+MUSL = $(shell uname -m)-unknown-linux-musl
+MUSL_MADE = $(CURDIR)/target/packages/$(shell uname -m)-musl/suites
+MUSL_SUITES ?= panics failing_calls several_files_killed commit_hooks limits address_space tickets serializability readers visibility fairness conflicts \
+	maps_shared map_model cancellation forks namespaces processes_come_and_go stalls stopped survivors crash_kills crash_points differential interfaces cursors
+musl:
+	$(XTASK) within $(MUSL) $(CARGO) test --release --target $(MUSL) --package plait-engine --lib --test '*' -- \
+		--skip many_merges_under_load_lose_nothing
+	$(XTASK) within $(MUSL) sh -c '"$$XTASK" dist --crash-points --no-suite --target $(MUSL) --out $(MUSL_MADE)'
+	PLAIT_LIB=$(MUSL_MADE)/lib/libsqlite3.so.0 PLAIT_STOCK_LIB=$(MUSL_MADE)/stock/lib/libsqlite3.so.0 \
+		PLAIT_CRASH_LIB=$(MUSL_MADE)/crash/lib/libsqlite3.so.0 $(XTASK) within $(MUSL) \
+		$(CARGO) test --profile task --no-fail-fast --target $(MUSL) --package plait-tests --bins $(addprefix --test ,$(MUSL_SUITES))
 
 # SQLite's own tests (docs/testing.md), each file in WAL mode and in concurrent mode: about 40 minutes. ARGS="--limit 100 FILE.test ...".
 tcl:

@@ -4,8 +4,8 @@ set -eu
 [ -z "$(git -C "$ROOT" status --porcelain)" ] || { echo "there are uncommitted changes, which no other folder has"; exit 77; }
 git clone --quiet "$ROOT" again
 unset CARGO_TARGET_DIR
-make -C again packages
-for archive in "$PACKAGES"/*; do
-    cmp "$archive" "again/dist/packages/${archive##*/}"
+make -C again packages TARGET="$TARGET"
+for archive in "again/dist/packages"/*; do
+    cmp "$archive" "$PACKAGES/${archive##*/}"
     echo "the same: ${archive##*/}"
 done

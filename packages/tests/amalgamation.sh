@@ -1,7 +1,7 @@
 #!/bin/sh
 # SQLite's source with Plait's, compiled into a program.
 set -eu
-cp "$PACKAGES"/plait-*-amalgamation.tar.gz .
+cp "$AMALGAMATION" .
 # The last command compiles app.c, which the user brings.
 sh -eux -c "$(sh "$TESTS/block.sh" Amalgamation | sed "/^cd /a cp '$TESTS/app.c' .")"
 cd plait-*-amalgamation

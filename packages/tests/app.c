@@ -1,9 +1,11 @@
 /*
-** app.c - app FILE COUNT: commits COUNT transactions that add 1 to a row, beside whoever else does, and prints what is there
-** and whose library it is.
+** app.c - app FILE COUNT [BOOK]: commits COUNT transactions that add 1 to a row, beside whoever else does, and prints what is there
+** and whose library it is. BOOK gets a byte for each commit that was acknowledged.
 */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <plait.h>
 
 static sqlite3 *db;
@@ -35,13 +37,18 @@ static int add(void){
 int main(int argc, char **argv){
   sqlite3_stmt *stmt;
   int left = argc>2 ? atoi(argv[2]) : 0;
+  int book = argc>3 ? open(argv[3], O_WRONLY|O_CREAT|O_APPEND, 0666) : -1;
   must(sqlite3_open(argv[1], &db), "open");
   sqlite3_busy_timeout(db, 20000);
   run("PRAGMA journal_mode=concurrent");
   run("CREATE VIRTUAL TABLE temp.words USING fts5(word)");   /* built with the options of the library */
   run("CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, n INT)");
   run("INSERT OR IGNORE INTO t VALUES(1, 0)");
-  while( left>0 ) left -= add();
+  while( left>0 ){
+    int n = add();
+    if( n && book>=0 && write(book, "x", 1)!=1 ) return 1;
+    left -= n;
+  }
   must(sqlite3_prepare_v2(db, "SELECT n FROM t", -1, &stmt, 0), "prepare");
   if( sqlite3_step(stmt)!=SQLITE_ROW ) must(SQLITE_ERROR, "step");
   printf("%d %s\n", sqlite3_column_int(stmt, 0), plait_version());

@@ -1,8 +1,7 @@
 #!/bin/sh
 # The archive, unpacked in an empty folder, moved, and called through a link.
 set -eu
-cp "$PACKAGES"/plait-*-linux-*.tar.gz .
-rm -f ./*-amalgamation.tar.gz
+cp "$ARCHIVE" .
 sh -eux -c "$(sh "$TESTS/block.sh" Archive)"
 folder=$(find . -maxdepth 1 -type d -name 'plait-*')
 mkdir "moved here"

@@ -1,16 +1,17 @@
 #!/bin/sh
-# The Debian package in a container that holds Debian $RELEASE and Python alone: installed, used, made the system's libsqlite3, removed.
+# The Debian package in a container that holds Debian $RELEASE, Python and systemd alone: installed, used, made the system's libsqlite3, removed; then the
+# steps of the image for Debian.
 set -eu
 [ "$(id -u)" = 0 ] || { echo "needs root, to make a container"; exit 77; }
 for tool in debootstrap unshare; do
     command -v $tool >/dev/null || { echo "needs $tool"; exit 77; }
 done
 mirror=$(apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Created-By: Packages' | sed -n 's/^Debian //p' | head -n 1)
-timeout 400 debootstrap --variant=minbase --include=python3 "$RELEASE" root "$mirror" >debootstrap.log 2>&1 ||
+timeout 400 debootstrap --variant=minbase --include=python3,systemd "$RELEASE" root "$mirror" >debootstrap.log 2>&1 ||
     { tail -n 20 debootstrap.log; exit 1; }
 mkdir root/tests root/packages root/use
 cp "$TESTS"/* root/tests
-cp "$PACKAGES"/plait-db_*.deb root/packages
+cp "$DEB" root/packages
 inside() {
     # Processes of its own, and an end with it.
     timeout 200 unshare --mount --pid --fork --kill-child --mount-proc="$PWD/root/proc" chroot root \
@@ -21,6 +22,18 @@ before=$(libraries)
 commands() { sh "$TESTS/block.sh" "$1"; }
 inside sh -eux -c "cd /packages; $(commands 'Debian package' | sed 's/^apt install/& --yes/')"
 inside sh -eux -c "cd /use; sh /tests/use.sh plait python3 /tests"
+# The service is off, and its unit is in order. systemd does not run here: its command is run with its settings.
+[ "$(inside systemctl is-enabled plait-metrics || true)" = disabled ]
+inside systemd-analyze verify plait-metrics.service
+inside python3 /tests/writer.py /use/numbers.db 5
+sed -i 's,^DATABASES=.*,DATABASES="/use/numbers.db",' root/etc/default/plait-metrics
+start=$(sed -n 's/^ExecStart=//p' root/usr/lib/systemd/system/plait-metrics.service)
+inside sh -eux -c "
+    . /etc/default/plait-metrics
+    $start &
+    python3 /tests/ask.py http://\$LISTEN/metrics plait_up
+    kill \$!
+"
 # It is beside the system's, which programs still load.
 [ "$(libraries)" = "$before" ]
 ask='import sqlite3; print(sqlite3.connect(":memory:").execute("SELECT plait_version()").fetchone())'
@@ -32,8 +45,12 @@ inside sh -eux -c "$(commands 'All programs of a machine' | sed -n '/disable/p')
 if inside python3 -c "$ask" 2>/dev/null; then exit 1; fi
 # Removed while it is the system's: programs have the other one again, and nothing is left.
 inside plait-system-sqlite enable
+inside systemctl enable plait-metrics
 inside apt-get remove --yes --purge plait-db
 if inside python3 -c "$ask" 2>/dev/null; then exit 1; fi
 inside python3 -c 'import sqlite3; print(sqlite3.sqlite_version)'
 [ "$(libraries)" = "$before" ]
 [ -z "$(find root/usr root/etc -name '*plait*')" ]
+
+inside sh -eux -c "$(sh "$TESTS/image.sh" debian)"
+inside plait --version

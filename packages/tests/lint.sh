@@ -3,4 +3,4 @@
 set -eu
 command -v lintian >/dev/null || { echo "needs lintian"; exit 77; }
 lintian --allow-root --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog \
-    --fail-on error,warning "$PACKAGES"/plait-db_*.deb
+    --fail-on error,warning "$DEB"

@@ -1,13 +1,26 @@
 #!/bin/sh
-# run.sh quick|all: tests what `make packages` has made, and `make install`. Each test is a file here, and runs in an empty folder.
+# run.sh quick|all [TARGET]: tests what `make packages` has made, and for this machine `make install`. Each test is a file here, and
+# runs in an empty folder.
 #
 # quick leaves out the container, lintian, and the second build. A test that cannot run here says why, and counts as skipped.
 set -eu
 how=$1
+TARGET=${2:-$(uname -m)-unknown-linux-gnu}
+MACHINE=${TARGET%%-*}
+LABEL=$MACHINE
+case $TARGET in *-musl) LABEL=$MACHINE-musl ;; esac
 TESTS=$(cd "$(dirname "$0")" && pwd)
 ROOT=$(cd "$TESTS/../.." && pwd)
 PACKAGES=$ROOT/dist/packages
-export TESTS ROOT PACKAGES
+VERSION=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml")
+# The packages, and what they were made with.
+NAME=plait-$VERSION-linux-$LABEL
+ARCHIVE=$PACKAGES/$NAME.tar.gz
+AMALGAMATION=$PACKAGES/$NAME-amalgamation.tar.gz
+case $MACHINE in x86_64) DEBIAN=amd64 ;; aarch64) DEBIAN=arm64 ;; *) DEBIAN=$MACHINE ;; esac
+DEB=$PACKAGES/plait-db_${VERSION}_$DEBIAN.deb
+MADE=$ROOT/target/packages/$LABEL
+export TESTS ROOT PACKAGES TARGET MACHINE LABEL NAME ARCHIVE AMALGAMATION DEB MADE
 unset PLAIT_LIB PLAIT_STOCK_LIB LD_LIBRARY_PATH LD_PRELOAD MAKEFLAGS MAKELEVEL
 
 # need COMMAND:PACKAGE ...: what the tests start. On Debian root gets it; elsewhere a test says what it lacks.
@@ -23,6 +36,10 @@ need() {
 }
 need cmake:cmake pkg-config:pkg-config man:man-db python3:python3
 [ "$how" = quick ] || need debootstrap:debootstrap unshare:util-linux lintian:lintian git:git
+case $TARGET in
+"$(uname -m)-unknown-linux-musl") need qemu-img:qemu-utils debugfs:e2fsprogs unshare:util-linux ;;
+aarch64-*) [ "$how" = quick ] || need qemu-system-aarch64:qemu-system-arm cpio:cpio ;;
+esac
 
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
@@ -43,15 +60,34 @@ try() {
     rm -rf "${place:?}/$1"
 }
 
-try archive 200 archive.sh
-try source 600 source.sh
-try amalgamation 400 amalgamation.sh
-if [ "$how" = all ]; then
-    for RELEASE in ${RELEASES:-bullseye bookworm}; do
-        export RELEASE
-        try "debian-$RELEASE" 900 debian.sh
+case $TARGET in
+"$(uname -m)-unknown-linux-gnu")
+    try archive 200 archive.sh
+    try source 600 source.sh
+    try amalgamation 400 amalgamation.sh
+    if [ "$how" = all ]; then
+        for RELEASE in ${RELEASES:-bullseye bookworm}; do
+            export RELEASE
+            try "debian-$RELEASE" 900 debian.sh
+        done
+        try lint 200 lint.sh
+    fi
+    ;;
+"$(uname -m)-unknown-linux-musl")
+    for SYSTEM in oldest alpine; do
+        export SYSTEM
+        try "musl-$SYSTEM" 600 musl.sh
     done
-    try lint 200 lint.sh
+    ;;
+*)
+    try foreign 1200 foreign.sh
+    if [ "$how" = all ]; then
+        case $TARGET in *-gnu) try lint 200 lint.sh ;; esac
+        try machine 2400 machine.sh
+    fi
+    ;;
+esac
+if [ "$how" = all ]; then
     try again 3600 again.sh
 fi
 echo "packages: $passed passed, $failed failed, $skipped skipped"

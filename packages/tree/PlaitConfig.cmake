@@ -24,7 +24,7 @@ if(NOT TARGET Plait::sqlite3_static)
         IMPORTED_LOCATION "${_plait_prefix}/lib/plait/libsqlite3.a"
         IMPORTED_LINK_INTERFACE_LANGUAGES "C"
         INTERFACE_INCLUDE_DIRECTORIES "${_plait_prefix}/include/plait"
-        INTERFACE_LINK_LIBRARIES "Threads::Threads;${CMAKE_DL_LIBS};m")
+        INTERFACE_LINK_LIBRARIES "Threads::Threads;${CMAKE_DL_LIBS};m;@UNWINDING@")
 endif()
 
 set(Plait_SQLITE_VERSION "@SQLITE_VERSION@")

@@ -68,7 +68,7 @@ pub fn die_with_parent() {
 /// connections inherit it.
 pub fn limit_waits(listener: &TcpListener, receive: Duration, send: Duration) -> io::Result<()> {
     for (option, limit) in [(libc::SO_RCVTIMEO, receive), (libc::SO_SNDTIMEO, send)] {
-        let limit = libc::timeval { tv_sec: limit.as_secs() as libc::time_t, tv_usec: 0 };
+        let limit = libc::timeval { tv_sec: limit.as_secs() as i64, tv_usec: 0 };
         // SAFETY: the descriptor is open, and `limit` is as long as it is said to be.
         let code = unsafe {
             libc::setsockopt(
@@ -98,9 +98,17 @@ pub fn keep_processors_awake() -> Awake {
     for _ in 0..cpus {
         let stop = Arc::clone(&stop);
         std::thread::spawn(move || {
-            let lowest = libc::sched_param { sched_priority: 0 };
+            // The parameters of the kernel. musl's function of this name refuses everything.
+            let priority: libc::c_int = 0;
             // SAFETY: 0 means this thread, and the parameters are valid; a refusal leaves an ordinary thread.
-            unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const lowest) };
+            unsafe {
+                libc::syscall(
+                    libc::SYS_sched_setscheduler,
+                    0,
+                    libc::SCHED_IDLE,
+                    &raw const priority,
+                )
+            };
             // Relaxed: a flag that orders nothing.
             while !stop.load(Relaxed) {
                 std::hint::spin_loop();
@@ -196,8 +204,14 @@ pub fn is_writable(path: &Path) -> bool {
     unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::W_OK, libc::AT_EACCESS) == 0 }
 }
 
+/// The C library's numbers of limits.
+#[cfg(target_env = "gnu")]
+type Resource = libc::__rlimit_resource_t;
+#[cfg(not(target_env = "gnu"))]
+type Resource = libc::c_int;
+
 /// A limit of this process's resources, which those that it starts inherit.
-pub fn limit(which: libc::__rlimit_resource_t) -> u64 {
+pub fn limit(which: Resource) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: `limit` takes the result; it stays as it is if the call fails.
     unsafe { libc::getrlimit(which, &raw mut limit) };
@@ -224,7 +238,8 @@ impl FileSystem {
         // SAFETY: statfs succeeded, so it filled the struct.
         let stat = unsafe { stat.assume_init() };
         let free_bytes = stat.f_bavail.saturating_mul(stat.f_bsize as u64);
-        Ok(FileSystem { kind: stat.f_type & 0xffff_ffff, free_bytes })
+        // The C libraries do not agree on its sign, and 32 bits of it count.
+        Ok(FileSystem { kind: i64::from(stat.f_type as u32), free_bytes })
     }
 
     /// Its name, where it is a common one.

@@ -13,6 +13,7 @@
 //! lib/jdbc/libsqlitejdbc.so  NOTICE                 with --jdbc
 //! ```
 //!
+//! `--target` builds for another platform, with the compiler that the environment names for it, and leaves out shells and the suite.
 //! `--demo` leaves out all that `plait demo` does not need: headers, the static library, shells and the suite.
 //!
 //! Outputs are made in cargo's target directory and copied from there, each by way of a rename, so
@@ -37,6 +38,7 @@ use std::thread;
 use anyhow::Result;
 use plait_splice::upstream::{self, Amalgamation};
 
+use crate::target::Target;
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
 
@@ -59,6 +61,8 @@ pub struct Request {
     pub demo: bool,
     /// Cargo features of the evaluation suite: peers that take long to build. Those of the last time when left out.
     pub peers: Option<String>,
+    /// Another platform than this machine, as Rust names it: without shells and the suite.
+    pub target: Option<String>,
 }
 
 /// What every step needs to know.
@@ -73,17 +77,40 @@ struct Context {
     out: PathBuf,
     /// See [`Request::peers`].
     peers: String,
+    /// See [`Request::target`].
+    target: Option<Target>,
 }
 
-fn context(out: &Path, peers: Option<String>) -> Result<Context> {
+impl Context {
+    /// `cargo build` of optimised code for the target.
+    fn cargo(&self) -> Command {
+        let mut cargo = Command::new("cargo");
+        cargo.current_dir(&self.workspace.root).args(["build", "--release"]);
+        if let Some(target) = &self.target {
+            cargo.args(["--target", target.triple()]);
+        }
+        cargo
+    }
+
+    /// Where that puts what it makes.
+    fn made(&self) -> PathBuf {
+        let own = self.target.as_ref().map_or("", |target| target.triple());
+        self.workspace.target.join(own).join("release")
+    }
+}
+
+fn context(out: &Path, request: &Request) -> Result<Context> {
     let workspace = Workspace::locate()?;
     let cache = workspace.target.join("dist");
+    let target = request.target.as_deref().map(|triple| Target::named(Some(triple))).transpose()?;
+    let built_for = target.clone().map_or_else(Target::here, Ok)?;
     Ok(Context {
-        toolchain: Toolchain::locate()?,
+        toolchain: Toolchain::locate(built_for)?,
+        target,
         amalgamation: upstream::amalgamation(&workspace.root)?,
         shell_source: upstream::shell(&workspace.root)?,
         out: workspace.root.join(out),
-        peers: remembered_peers(&cache, peers)?,
+        peers: remembered_peers(&cache, request.peers.clone())?,
         cache,
         workspace,
     })
@@ -91,17 +118,18 @@ fn context(out: &Path, peers: Option<String>) -> Result<Context> {
 
 /// Links the library that `cargo` makes an archive of in `made` with ThreadSanitizer's runtime, which the linker finds in `target`.
 pub fn link_with_threads(cargo: Command, made: &Path, target: &Path) -> Result<PathBuf> {
-    library::build_with_thread_sanitizer(&context(Path::new("dist"), None)?, cargo, made, target)
+    let context = context(Path::new("dist"), &Request::default())?;
+    library::build_with_thread_sanitizer(&context, cargo, made, target)
 }
 
 /// Builds what is asked for into `out`.
 pub fn run(out: &Path, request: Request) -> Result<()> {
-    let context = context(out, request.peers.clone())?;
+    let context = context(out, &request)?;
     if request.stock_only {
         return stock::build(&context).map(drop);
     }
     // The stock library is one call of the compiler for a minute: beside it cargo has the other processors.
-    let stock = || match request.demo {
+    let stock = || match request.demo || request.target.is_some() {
         true => stock::shared(&context).map(|_| None),
         false => stock::build(&context).map(Some),
     };
@@ -133,7 +161,7 @@ fn ours(context: &Context, request: &Request) -> Result<()> {
     if request.jdbc {
         jdbc::build(context)?;
     }
-    if request.no_suite { Ok(()) } else { programs::suite(context) }
+    if request.no_suite || request.target.is_some() { Ok(()) } else { programs::suite(context) }
 }
 
 /// The peers that are asked for, or those that were the last time: none at first.

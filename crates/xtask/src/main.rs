@@ -6,11 +6,13 @@ mod edits;
 mod packages;
 mod site;
 mod suites;
+mod target;
 mod toolchain;
 mod tree;
 mod tsan;
 mod workspace;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -56,14 +58,28 @@ enum Task {
         /// Cargo features of the evaluation suite: peers that take long to build. Remembered.
         #[arg(long)]
         peers: Option<String>,
+        /// Build for another platform, named as Rust does, without shells and the suite.
+        #[arg(long, conflicts_with_all = ["sanitizers", "stock_only", "demo", "peers"])]
+        target: Option<String>,
     },
     /// Lay out in dist/tree what is installed.
     Tree,
     /// Make the packages: dist/packages.
     Packages {
-        /// Build for this machine's glibc instead of Debian 11's.
-        #[arg(long)]
+        /// Build for this machine's C library instead of Debian 11's.
+        #[arg(long, conflicts_with = "target")]
         native: bool,
+        /// What for, named as Rust does: aarch64-unknown-linux-musl, say. This machine if absent.
+        #[arg(long)]
+        target: Option<String>,
+    },
+    /// Run a command as packages for a target are built: with its compiler and in its target directory.
+    Within {
+        /// What for, named as Rust does.
+        target: String,
+        /// The command and its arguments.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
     },
     /// Write the page that lists the edits of SQLite anew, from the edits.
     Edits,
@@ -101,6 +117,7 @@ fn main() -> Result<()> {
             no_suite,
             demo,
             peers,
+            target,
         } => {
             let what = dist::Request {
                 crash_points,
@@ -111,11 +128,13 @@ fn main() -> Result<()> {
                 no_suite,
                 demo,
                 peers,
+                target,
             };
             dist::run(&out, what)
         }
         Task::Tree => tree::build(),
-        Task::Packages { native } => packages::run(native),
+        Task::Packages { native, target } => packages::run(target.as_deref(), native),
+        Task::Within { target, command } => packages::within(&target, &command),
         Task::Edits => edits::write_page(),
         Task::Site { source } => site::lay(source.as_deref()),
         Task::Labels => check::list_labels(),

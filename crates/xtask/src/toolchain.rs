@@ -12,35 +12,39 @@ use std::time::UNIX_EPOCH;
 
 use anyhow::{Context as _, Result, ensure};
 
-/// The C compiler, set up for one output directory.
+use crate::target::Target;
+
+/// The C compiler and binutils for what is built for.
 pub struct Toolchain {
+    target: Target,
     host: String,
     version: String,
 }
 
 impl Toolchain {
-    /// Finds the compiler (`CC`, or `cc`) and the platform it builds for.
-    pub fn locate() -> Result<Self> {
-        let rustc = output(Command::new("rustc").arg("-vV"))?;
-        let host = rustc
-            .lines()
-            .find_map(|line| line.strip_prefix("host: "))
-            .context("rustc -vV names no host")?
-            .to_owned();
-        let mut toolchain = Self { host, version: String::new() };
+    /// Finds the compiler: `CC`, or `cc`; `CC_TARGET` for a target.
+    pub fn locate(target: Target) -> Result<Self> {
+        let host = Target::here()?.triple().to_owned();
+        let mut toolchain = Self { target, host, version: String::new() };
         let mut cc = toolchain.bare().try_get_compiler()?.to_command();
         toolchain.version = output(cc.arg("--version")).context("a C compiler is needed")?;
         Ok(toolchain)
     }
 
-    /// The platform that the compiler builds for, as Rust names it.
-    pub fn host(&self) -> &str {
-        &self.host
+    /// What is built for.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// A command of binutils.
+    pub fn binutil(&self, name: &str) -> Command {
+        Command::new(self.target.tool(name))
     }
 
     /// Settles what `cc` would otherwise read from a build script's environment.
     pub fn settle<'a>(&self, build: &'a mut cc::Build) -> &'a mut cc::Build {
-        build.cargo_metadata(false).opt_level(2).debug(false).target(&self.host).host(&self.host)
+        let target = self.target.triple();
+        build.cargo_metadata(false).opt_level(2).debug(false).target(target).host(&self.host)
     }
 
     /// A compiler command without any flags.

@@ -20,7 +20,7 @@
 //!
 //! Rights are set, not taken over, and debug information is left out: it is three quarters of the size.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -30,6 +30,7 @@ use anyhow::{Context as _, Result};
 use plait_splice::upstream::SQLITE_VERSION;
 
 use crate::dist::{self, jdbc};
+use crate::target::{Libc, Target};
 use crate::toolchain::run;
 use crate::workspace::Workspace;
 
@@ -51,18 +52,33 @@ pub fn build() -> Result<()> {
     let what = dist::Request { no_suite: true, ..dist::Request::default() };
     dist::run(Path::new("dist"), what)?;
     let root = Workspace::locate()?.root;
-    lay(&root, &root.join("dist"), &root.join("dist/tree"), false)
+    let dist = root.join("dist");
+    let from = Origin { root: &root, dist: &dist, target: &Target::here()?, runner: &[], jdbc: false };
+    lay(&from, &root.join("dist/tree"))
 }
 
-/// Lays out what `dist` holds, with what the folder `packages` of the repository at `root` has for it. An older tree goes. `jdbc`: the
-/// native part of Java's driver is there and belongs to it.
-pub fn lay(root: &Path, dist: &Path, tree: &Path, jdbc: bool) -> Result<()> {
+/// What a tree is laid out from.
+pub struct Origin<'a> {
+    /// The repository, whose folder `packages` has a part of it.
+    pub root: &'a Path,
+    /// What was built.
+    pub dist: &'a Path,
+    /// What it was built for.
+    pub target: &'a Target,
+    /// What starts a program of the target here, before its name.
+    pub runner: &'a [OsString],
+    /// The native part of Java's driver is there and belongs to it.
+    pub jdbc: bool,
+}
+
+/// Lays a tree out. An older one goes.
+pub fn lay(from: &Origin<'_>, tree: &Path) -> Result<()> {
     if tree.exists() {
         fs::remove_dir_all(tree).with_context(|| format!("cannot remove {}", tree.display()))?;
     }
-    let tree = Tree { root, dist, at: tree };
+    let tree = Tree { from, at: tree };
     tree.libraries()?;
-    if jdbc {
+    if from.jdbc {
         tree.jdbc()?;
     }
     tree.for_builds()?;
@@ -77,8 +93,7 @@ pub fn lay(root: &Path, dist: &Path, tree: &Path, jdbc: bool) -> Result<()> {
 }
 
 struct Tree<'a> {
-    root: &'a Path,
-    dist: &'a Path,
+    from: &'a Origin<'a>,
     at: &'a Path,
 }
 
@@ -103,18 +118,23 @@ impl Tree<'_> {
     fn jdbc(&self) -> Result<()> {
         let from = format!("lib/{}", jdbc::FOLDER);
         self.stripped(&format!("{from}/{}", jdbc::LIBRARY), "--strip-unneeded", JDBC, 0o644)?;
-        let notice = self.dist.join(from).join(jdbc::NOTICE);
+        let notice = self.from.dist.join(from).join(jdbc::NOTICE);
         self.copy(&notice, &format!("share/doc/plait/{JDBC_NOTICE}"), 0o644)
     }
 
     fn for_builds(&self) -> Result<()> {
         for header in ["sqlite3.h", "sqlite3ext.h", "plait.h"] {
             self.copy(
-                &self.dist.join("include").join(header),
+                &self.from.dist.join("include").join(header),
                 &format!("include/plait/{header}"),
                 0o644,
             )?;
         }
+        let unwinding = match self.from.target.libc {
+            Libc::Glibc => None,
+            // Not every compiler asks for it in a static program, and nothing else leads to what unwinds the stack.
+            Libc::Musl => Some("-Wl,--eh-frame-hdr"),
+        };
         for (from, to) in [
             ("plait.pc", "lib/pkgconfig/plait.pc"),
             ("sqlite3.pc", "lib/plait/pkgconfig/sqlite3.pc"),
@@ -122,8 +142,12 @@ impl Tree<'_> {
             ("PlaitConfigVersion.cmake", "lib/cmake/Plait/PlaitConfigVersion.cmake"),
         ] {
             let text = self.ours(&format!("tree/{from}"))?;
-            let text =
+            let mut text =
                 text.replace("@VERSION@", VERSION).replace("@SQLITE_VERSION@", SQLITE_VERSION);
+            for separator in [" ", ";"] {
+                let with = unwinding.map(|flag| format!("{separator}{flag}")).unwrap_or_default();
+                text = text.replace(&format!("{separator}@UNWINDING@"), &with);
+            }
             self.text(&text, to)?;
         }
         Ok(())
@@ -131,14 +155,17 @@ impl Tree<'_> {
 
     fn commands(&self) -> Result<()> {
         self.stripped("bin/plait", "--strip-all", "bin/plait", 0o755)?;
-        let helper = self.root.join("packages/tree/plait-system-sqlite");
+        let helper = self.from.root.join("packages/tree/plait-system-sqlite");
         self.copy(&helper, "sbin/plait-system-sqlite", 0o755)
     }
 
     /// Man pages, completions and documents.
     fn pages(&self) -> Result<()> {
         let made = self.at.join("made");
-        run(Command::new(self.dist.join("bin/plait")).arg("write-pages").arg(&made))?;
+        let program = [self.from.dist.join("bin/plait").into_os_string()];
+        let mut words = self.from.runner.iter().chain(&program);
+        let mut plait = Command::new(words.next().context("a command has a name")?);
+        run(plait.args(words).arg("write-pages").arg(&made))?;
         let manual = made.join("man1");
         for page in fs::read_dir(&manual)? {
             let name = page?.file_name();
@@ -153,14 +180,14 @@ impl Tree<'_> {
             self.copy(&made.join("completions").join(from), to, 0o644)?;
         }
         fs::remove_dir_all(&made)?;
-        let page = self.root.join("packages/tree/plait-system-sqlite.8");
+        let page = self.from.root.join("packages/tree/plait-system-sqlite.8");
         self.copy(&page, "share/man/man8/plait-system-sqlite.8", 0o644)?;
-        self.copy(&self.root.join("LICENSE"), "share/doc/plait/LICENSE", 0o644)?;
-        self.copy(&self.root.join("docs/install.md"), "share/doc/plait/install.md", 0o644)
+        self.copy(&self.from.root.join("LICENSE"), "share/doc/plait/LICENSE", 0o644)?;
+        self.copy(&self.from.root.join("docs/install.md"), "share/doc/plait/install.md", 0o644)
     }
 
     fn ours(&self, name: &str) -> Result<String> {
-        let path = self.root.join("packages").join(name);
+        let path = self.from.root.join("packages").join(name);
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
     }
 
@@ -174,9 +201,10 @@ impl Tree<'_> {
 
     fn stripped(&self, from: &str, how: &str, to: &str, mode: u32) -> Result<()> {
         let path = self.place(to)?;
-        let (from, output) = (self.dist.join(from), OsStr::new("-o"));
+        let (from, output) = (self.from.dist.join(from), OsStr::new("-o"));
         let names = [output, path.as_os_str(), from.as_os_str()];
-        run(Command::new("strip").args([how, "--enable-deterministic-archives"]).args(names))?;
+        let strip = self.from.target.tool("strip");
+        run(Command::new(strip).args([how, "--enable-deterministic-archives"]).args(names))?;
         permit(&path, mode)
     }
 

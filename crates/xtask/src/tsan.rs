@@ -10,6 +10,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use crate::dist;
+use crate::target::Target;
 use crate::toolchain::{Toolchain, output, run, run_visibly};
 use crate::workspace::Workspace;
 
@@ -51,7 +52,7 @@ pub fn run_suites(suites: &[String]) -> Result<()> {
 impl Context {
     fn prepare() -> Result<Context> {
         let workspace = Workspace::locate()?;
-        let toolchain = Toolchain::locate()?;
+        let toolchain = Toolchain::locate(Target::here()?)?;
         let target = workspace.target.join("threads");
         fs::create_dir_all(&target)?;
         let found = output(toolchain.command()?.arg("-print-file-name=libtsan.so"))?;
@@ -72,7 +73,13 @@ impl Context {
              -Cforce-frame-pointers=yes",
             target.display()
         );
-        Ok(Context { workspace, host: toolchain.host().to_owned(), target, runtime, flags })
+        Ok(Context {
+            workspace,
+            host: toolchain.target().triple().to_owned(),
+            target,
+            runtime,
+            flags,
+        })
     }
 
     fn cargo(&self, task: &str) -> Command {

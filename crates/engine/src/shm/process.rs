@@ -26,7 +26,8 @@
 //!
 //! The list belongs to the C library. The list's head also has a place for a pending operation on
 //! one word (`list_op_pending`). The C library uses that place only inside its calls for robust
-//! mutexes. The witness uses it too.
+//! mutexes. The witness uses it too. glibc registers the list of a thread when the thread starts,
+//! musl at the thread's first robust mutex: so the witness locks one there ([`own_head`]).
 //!
 //! The id in the word is of the thread's own pid namespace. Only the kernel compares it, with the
 //! id of the thread that ends, so the id is never taken for another thread's.
@@ -44,6 +45,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, compiler_fence};
@@ -362,7 +364,7 @@ fn set_pending(head: NonNull<Head>, place: *mut u8) {
     unsafe { field.write_volatile(place) };
 }
 
-/// Returns the head of this thread's list; one system call a thread and fork.
+/// Returns the head of this thread's list; one system call a thread and fork, a few with musl.
 fn own_head() -> Option<NonNull<Head>> {
     thread_local! {
         static KNOWN: Cell<(u64, *mut Head)> = const { Cell::new((u64::MAX, std::ptr::null_mut())) };
@@ -377,13 +379,54 @@ fn own_head() -> Option<NonNull<Head>> {
 }
 
 fn ask_for_head() -> *mut Head {
-    let (mut head, mut len) = (std::ptr::null_mut::<Head>(), 0usize);
     if !kernel_supports_witness() {
+        return std::ptr::null_mut();
+    }
+    let head = registered_head();
+    if !head.is_null() {
         return head;
     }
+    lock_a_robust_mutex();
+    registered_head()
+}
+
+/// Returns what the kernel knows as the head of this thread's list, or null.
+fn registered_head() -> *mut Head {
+    let (mut head, mut len) = (std::ptr::null_mut::<Head>(), 0usize);
     // SAFETY: 0 is the calling thread; there is room for both results.
     let rc = unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut len) };
     if rc == 0 && len == size_of::<Head>() { head } else { std::ptr::null_mut() }
+}
+
+/// Locks a robust mutex for a moment: musl then registers the thread's list, until the thread ends
+/// or, in a child, fork() returns. Musl does so only for a mutex that processes share.
+fn lock_a_robust_mutex() {
+    let mut kind = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
+    let mut mutex = MaybeUninit::<libc::pthread_mutex_t>::uninit();
+    // SAFETY: there is room for the attributes.
+    if unsafe { libc::pthread_mutexattr_init(kind.as_mut_ptr()) } != 0 {
+        return;
+    }
+    // SAFETY: initialised above.
+    let robust =
+        unsafe { libc::pthread_mutexattr_setrobust(kind.as_mut_ptr(), libc::PTHREAD_MUTEX_ROBUST) };
+    // SAFETY: initialised above.
+    let shared = unsafe {
+        libc::pthread_mutexattr_setpshared(kind.as_mut_ptr(), libc::PTHREAD_PROCESS_SHARED)
+    };
+    if (robust, shared) == (0, 0) {
+        // SAFETY: there is room for the mutex, and the attributes are initialised.
+        let made = unsafe { libc::pthread_mutex_init(mutex.as_mut_ptr(), kind.as_ptr()) };
+        // SAFETY: initialised if `made` is 0; nobody else knows it.
+        if made == 0 && unsafe { libc::pthread_mutex_lock(mutex.as_mut_ptr()) } == 0 {
+            // SAFETY: locked above.
+            unsafe { libc::pthread_mutex_unlock(mutex.as_mut_ptr()) };
+            // SAFETY: unlocked, and not used again.
+            unsafe { libc::pthread_mutex_destroy(mutex.as_mut_ptr()) };
+        }
+    }
+    // SAFETY: initialised above, and not used again.
+    unsafe { libc::pthread_mutexattr_destroy(kind.as_mut_ptr()) };
 }
 
 /// Prepares this thread, so that [`Witness::begin`] makes no system call.

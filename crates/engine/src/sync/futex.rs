@@ -29,7 +29,7 @@ pub enum WaitResult {
 /// Sleeps if `word` has the value `expected`, until a wake, a signal, or the end of `timeout`.
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> WaitResult {
     let spec = timeout.map(|t| libc::timespec {
-        tv_sec: t.as_secs().min(i32::MAX as u64) as libc::time_t,
+        tv_sec: t.as_secs().min(i32::MAX as u64) as i64,
         tv_nsec: libc::c_long::from(t.subsec_nanos().min(999_999_999) as i32),
     });
     let spec_ptr = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);

@@ -10,6 +10,7 @@ use plait_splice::splice::{Inputs, splice_to};
 use plait_splice::{flags, upstream};
 
 use super::Finding;
+use crate::target::Target;
 use crate::toolchain::Toolchain;
 use crate::workspace::Workspace;
 
@@ -24,7 +25,7 @@ const WARNINGS: &[&str] = &[
 
 /// Compiles the spliced amalgamation with warnings on and keeps those about our own files.
 pub fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
-    let toolchain = Toolchain::locate()?;
+    let toolchain = Toolchain::locate(Target::here()?)?;
     let csrc = workspace.root.join("crates/sqlite/csrc");
     let out = workspace.target.join("check");
     fs::create_dir_all(&out)?;

@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use plait_splice::edits::EDITS;
@@ -42,18 +41,19 @@ pub fn build(context: &Context) -> Result<()> {
 
 /// The engine alone: the archive that cargo made without the object of SQLite.
 fn archive(context: &Context, whole: &Path, cache: &Path, archive: &Path) -> Result<()> {
+    let ar = || context.toolchain.binutil("ar");
     let without = cache.join("without_sqlite.a");
     fs::copy(whole, &without).with_context(|| format!("cannot copy {}", whole.display()))?;
-    let listed = output(Command::new("ar").arg("t").arg(&without))?;
+    let listed = output(ar().arg("t").arg(&without))?;
     let objects: Vec<&str> = listed.lines().filter(|name| is_sqlite(name)).collect();
     ensure!(objects.len() == 1, "the archive has other objects of SQLite than one: {objects:?}");
-    run(Command::new("ar").arg("d").arg(&without).args(objects))?;
+    run(ar().arg("d").arg(&without).args(objects))?;
     let object = cache.join("plait.o");
     link::one_object(context, &without, ENGINE, &object)?;
     fs::remove_file(&without)?;
     let _ = fs::remove_file(archive);
     let arguments = [OsStr::new("rcsD"), archive.as_os_str(), object.as_os_str()];
-    run(Command::new("ar").args(arguments))
+    run(ar().args(arguments))
 }
 
 /// Whether an object of the archive is the one that the build script has compiled from `sqlite3.c`.

@@ -80,9 +80,8 @@ pub fn build_with_thread_sanitizer(
 }
 
 fn cargo(context: &Context) -> Command {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(&context.workspace.root);
-    cargo.args(["build", "--release", "--package", "plait-sqlite"]);
+    let mut cargo = context.cargo();
+    cargo.args(["--package", "plait-sqlite"]);
     cargo
 }
 
@@ -90,7 +89,7 @@ fn cargo(context: &Context) -> Command {
 fn shared(context: &Context, further: &[&str], cache: &Path) -> Result<PathBuf> {
     let mut cargo = cargo(context);
     cargo.args(further);
-    let made = context.workspace.target.join("release");
+    let made = context.made();
     link_what_is_made(context, cargo, &made, &[], cache)
 }
 
@@ -138,7 +137,7 @@ fn archive(context: &Context, cache: &Path) -> Result<PathBuf> {
             let object = cache.join("sqlite3.o");
             link::one_object(context, &whole, exports::EXPORTED, &object)?;
             let _ = fs::remove_file(&archive);
-            run(Command::new("ar").arg("rcs").arg(&archive).arg(&object))
+            run(context.toolchain.binutil("ar").arg("rcs").arg(&archive).arg(&object))
         },
     )?;
     Ok(archive)

@@ -3,12 +3,12 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::Result;
 use plait_splice::exports;
 
 use super::Context;
+use crate::target::Libc;
 use crate::toolchain::run;
 
 /// System libraries that SQLite and the Rust runtime call.
@@ -47,22 +47,30 @@ pub fn shared(context: &Context, inputs: &[&OsStr], output: &Path) -> Result<()>
 ///
 /// Cargo's own archive shows every symbol of the Rust runtime, which would collide with those of a
 /// Rust program that links it. Nor is a section in a group that such a program has as well: rust-lld
-/// would keep the program's and discard the one that this object needs.
+/// would keep the program's and discard the one that this object needs. What unwinds the stack when Rust panics comes from
+/// gcc's library with glibc. With musl it is inside: a compiler for musl need not have that library.
 pub fn one_object(
     context: &Context,
     archive: &Path,
     visible: &[&str],
     object: &Path,
 ) -> Result<()> {
+    let unwinder: &[&str] = match context.toolchain.target().libc {
+        Libc::Glibc => &[],
+        Libc::Musl => &["-Wl,--no-whole-archive", "-lgcc_s"],
+    };
     run(context
         .toolchain
         .command()?
         .args(["-nostdlib", "-r", "-Wl,--force-group-allocation", "-Wl,--whole-archive"])
         .arg(archive)
+        .args(unwinder)
         .arg("-o")
         .arg(object))?;
     let keep = visible.iter().map(|pattern| format!("--keep-global-symbol={pattern}"));
-    run(Command::new("objcopy")
+    run(context
+        .toolchain
+        .binutil("objcopy")
         .arg("--wildcard")
         // Bitcode of the Rust runtime, of which linking several objects into one makes garbage.
         .args(["--remove-section=.llvmbc", "--remove-section=.llvmcmd"])

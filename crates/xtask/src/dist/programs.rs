@@ -1,7 +1,6 @@
 //! The programs of `bin/`.
 
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::Result;
 
@@ -20,13 +19,13 @@ pub fn command(context: &Context) -> Result<()> {
 
 /// Builds the evaluation suite.
 pub fn suite(context: &Context) -> Result<()> {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(&context.workspace.root).args(["build", "--quiet", "--release"]);
+    let mut cargo = context.cargo();
+    cargo.arg("--quiet");
     run_visibly(cargo.args(["--package", "plait-bench", "--features", &context.peers]))?;
     installed(context, "plait-bench")
 }
 
 fn installed(context: &Context, program: &str) -> Result<()> {
-    let made = context.workspace.target.join("release").join(program);
+    let made = context.made().join(program);
     install::file(&made, &context.out.join("bin"), program)
 }

@@ -6,13 +6,13 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use super::{Contents, named};
+use super::Contents;
 use crate::toolchain::run;
 use crate::tree::{VERSION, permit};
 
 /// Packs the tree.
 pub fn tree(contents: &Contents) -> Result<PathBuf> {
-    pack(contents, &contents.tree, &named(contents))
+    pack(contents, &contents.tree, &contents.name())
 }
 
 /// Packs SQLite's source as one file with the engine.
@@ -27,7 +27,7 @@ pub fn amalgamation(contents: &Contents) -> Result<PathBuf> {
         copy(&made.join(name), &folder.join(name))?;
     }
     let (engine, packed) = (made.join("libplait.a"), folder.join("libplait.a"));
-    run(Command::new("strip")
+    run(Command::new(contents.target.tool("strip"))
         .args(["--strip-debug", "--enable-deterministic-archives", "-o"])
         .arg(&packed)
         .arg(&engine))?;
@@ -36,14 +36,13 @@ pub fn amalgamation(contents: &Contents) -> Result<PathBuf> {
     copy(&root.join("LICENSE"), &folder.join("LICENSE"))?;
     let readme = fs::read_to_string(root.join("packages/amalgamation.md"))
         .context("cannot read packages/amalgamation.md")?;
-    let glibc = format!("{}.{}", contents.glibc.0, contents.glibc.1);
     fs::write(
         folder.join("README.md"),
-        readme.replace("@VERSION@", VERSION).replace("@GLIBC@", &glibc),
+        readme.replace("@VERSION@", VERSION).replace("@LIBC@", &contents.needs.to_string()),
     )?;
     permit(&folder.join("README.md"), 0o644)?;
     permit(&folder, 0o755)?;
-    pack(contents, &folder, &format!("{}-amalgamation", named(contents)))
+    pack(contents, &folder, &format!("{}-amalgamation", contents.name()))
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {

@@ -13,6 +13,8 @@ use crate::tree::{JDBC_NOTICE, VERSION, permit};
 
 /// The name of the package. `plait` alone is that of others in other archives.
 const NAME: &str = "plait-db";
+const UNIT: &str = "usr/lib/systemd/system/plait-metrics.service";
+const SETTINGS: &str = "etc/default/plait-metrics";
 
 /// Makes the package.
 pub fn package(contents: &Contents) -> Result<PathBuf> {
@@ -23,21 +25,19 @@ pub fn package(contents: &Contents) -> Result<PathBuf> {
     let usr = root.join("usr");
     fs::create_dir_all(&usr)?;
     run(Command::new("cp").arg("-a").arg(contents.tree.join(".")).arg(&usr))?;
-    rearrange(&usr, &contents.machine)?;
+    rearrange(&usr, &contents.target.tuple())?;
     documents(contents, &usr)?;
-    let machine = match contents.machine.as_str() {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    };
+    service(contents, &root)?;
+    let machine = contents.target.debian();
     let scripts = root.join("DEBIAN");
     fs::create_dir_all(&scripts)?;
     fs::write(scripts.join("md5sums"), sums(&root)?)?;
     fs::write(scripts.join("control"), control(contents, machine, kibibytes(&usr)?)?)?;
-    let own = contents.workspace.root.join("packages/debian/prerm");
-    fs::copy(&own, scripts.join("prerm")).context("cannot copy packages/debian/prerm")?;
-    permit(&scripts.join("prerm"), 0o755)?;
-    for file in ["md5sums", "control"] {
+    for script in ["postinst", "prerm", "postrm"] {
+        ours(contents, script, &scripts.join(script), 0o755)?;
+    }
+    fs::write(scripts.join("conffiles"), format!("/{SETTINGS}\n"))?;
+    for file in ["md5sums", "control", "conffiles"] {
         permit(&scripts.join(file), 0o644)?;
     }
     folders(&root)?;
@@ -51,15 +51,29 @@ pub fn package(contents: &Contents) -> Result<PathBuf> {
     Ok(package)
 }
 
+/// The unit of `plait metrics`, which nothing switches on, and its settings.
+fn service(contents: &Contents, root: &Path) -> Result<()> {
+    ours(contents, "plait-metrics.service", &root.join(UNIT), 0o644)?;
+    ours(contents, "plait-metrics.default", &root.join(SETTINGS), 0o644)
+}
+
+/// Copies a file of `packages/debian`.
+fn ours(contents: &Contents, name: &str, to: &Path, mode: u32) -> Result<()> {
+    let from = contents.workspace.root.join("packages/debian").join(name);
+    fs::create_dir_all(to.parent().context("a file lies in a folder")?)?;
+    fs::copy(&from, to).with_context(|| format!("cannot copy {}", from.display()))?;
+    permit(to, mode)
+}
+
 /// What lies elsewhere in Debian than below a prefix.
-fn rearrange(usr: &Path, machine: &str) -> Result<()> {
+fn rearrange(usr: &Path, tuple: &str) -> Result<()> {
     // dpkg has its own list.
     fs::remove_file(usr.join("lib/plait/files"))?;
     let completions = usr.join("share/zsh/vendor-completions");
     fs::rename(usr.join("share/zsh/site-functions"), completions)?;
     // Where pkg-config looks that builds for another processor too.
     let ours = usr.join("lib/pkgconfig");
-    let theirs = usr.join(format!("lib/{machine}-linux-gnu/pkgconfig"));
+    let theirs = usr.join(format!("lib/{tuple}/pkgconfig"));
     fs::create_dir_all(&theirs)?;
     let text = fs::read_to_string(ours.join("plait.pc"))?;
     let deeper = text.replace("${pcfiledir}/../..", "${pcfiledir}/../../..");
@@ -131,13 +145,12 @@ fn control(contents: &Contents, machine: &str, kibibytes: u64) -> Result<String>
     let path = contents.workspace.root.join("packages/debian/control");
     let text =
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let glibc = format!("{}.{}", contents.glibc.0, contents.glibc.1);
     let fields = [
         ("@NAME@", NAME),
         ("@VERSION@", VERSION),
         ("@MACHINE@", machine),
         ("@KIBIBYTES@", &kibibytes.to_string()),
-        ("@GLIBC@", &glibc),
+        ("@GLIBC@", &contents.needs.version()),
     ];
     Ok(fields.iter().fold(text, |text, (field, value)| text.replace(field, value)))
 }

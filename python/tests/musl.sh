@@ -1,0 +1,85 @@
+#!/bin/sh
+# Tests the wheels for musl in dist/wheels as they are installed, in Alpine's root folder: musl.sh PYTHON ...
+#
+# No registry has a CPython for musl, so it is built from Debian's source of the same minor version, with the compiler that `make packages` has left, and kept
+# in target/packages. Its own sqlite3 module gets stock SQLite's library, as Alpine's does. PYTHON, of the same minor version, helps to build it. A Python whose source
+# Debian does not have is left out, and said.
+set -eu
+tests=$(cd "$(dirname "$0")" && pwd)
+ROOT=$(cd "$tests/../.." && pwd)
+MACHINE=$(uname -m)
+LABEL=$MACHINE-musl
+MADE=$ROOT/target/packages/$LABEL
+export ROOT MACHINE MADE
+mirror=$(apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Created-By: Packages' | sed -n 's/^Debian //p' | head -n 1)
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+
+# source NAME RELEASE: unpacks Debian's source of NAME into ./source.
+source_of() {
+    mkdir -p apt/lists/partial apt/archives/partial
+    echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $2 main" >apt/sources
+    cat >apt/conf <<CONF
+Dir::Etc::sourcelist "$PWD/apt/sources"; Dir::Etc::sourceparts "-"; Dir::State::lists "$PWD/apt/lists"; Dir::Cache "$PWD/apt"; APT::Sandbox::User "root";
+CONF
+    (export APT_CONFIG="$PWD/apt/conf" && apt-get update -qq && apt-get source -qq --download-only "$1") >/dev/null
+    mkdir source
+    tar xf "$1"_*.orig.tar.*z -C source --strip-components=1
+}
+
+# build PYTHON VERSION: CPython for musl into $MADE/python$VERSION.
+build() (
+    rm -rf "$place/build"
+    mkdir "$place/build"
+    cd "$place/build"
+    case $2 in
+    3.11) source_of python3.11 bookworm ;;
+    3.13) source_of python3.13 trixie ;;
+    *) exit 77 ;;
+    esac
+    # CPython wants a compiler that names the platform in one way only.
+    printf '#!/bin/sh\n[ "$1" != --print-multiarch ] || exec echo %s-linux-musl\nexec "%s/cc" "$@"\n' "$MACHINE" "$MADE" >compiler
+    chmod +x compiler
+    mkdir made
+    cd made
+    library=$MADE/tree/lib/plait/stock/libsqlite3.so.0
+    PKG_CONFIG_LIBDIR=/nonexistent LIBSQLITE3_CFLAGS="-I$MADE/tree/include/plait" LIBSQLITE3_LIBS="-L${library%/*} -l:libsqlite3.so.0" \
+        ../source/configure --build="$MACHINE-linux-gnu" --host="$MACHINE-linux-musl" --with-build-python="$(command -v "$1")" --prefix=/usr/local \
+        --without-ensurepip --disable-test-modules --disable-ipv6 ac_cv_file__dev_ptmx=yes ac_cv_file__dev_ptc=no CC="$PWD/../compiler" OPT=-O1 \
+        >said 2>&1 || { tail -n 20 said; exit 1; }
+    make -j2 >said 2>&1 || { tail -n 20 said; exit 1; }
+    make install DESTDIR="$MADE/python$2.new" >said 2>&1 || { tail -n 20 said; exit 1; }
+    mkdir -p "$MADE/python$2.new/usr/lib"
+    cp "$library" "$MADE/python$2.new/usr/lib"
+    mv "$MADE/python$2.new" "$MADE/python$2"
+)
+
+failed=
+for python in "$@"; do
+    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    if [ ! -d "$MADE/python$version" ]; then
+        code=0
+        build "$python" "$version" || code=$?
+        if [ $code = 77 ]; then
+            echo "CPython $version is left out: Debian has no source of it"
+            continue
+        fi
+        [ $code = 0 ] || exit $code
+    fi
+    rm -rf "$place/root"
+    (cd "$place" && sh "$ROOT/packages/tests/musl-root.sh" alpine root)
+    cp -a "$MADE/python$version/." "$place/root"
+    tags=cp$(echo "$version" | tr -d .)
+    python3 -m zipfile --extract "$ROOT"/dist/wheels/plait-*-"$tags-$tags-musllinux_1_2_$MACHINE.whl" "$place/root/site"
+    cp -R "$tests" "$ROOT/packages/tests/use.sh" "$ROOT/packages/tests/writer.py" "$place/root"
+    cp -a "$MADE/tree" "$place/root/plait"
+    inside() {
+        timeout 900 unshare --mount --pid --fork --kill-child --mount-proc="$place/root/proc" chroot "$place/root" \
+            env -i HOME=/root PATH=/usr/local/bin:/usr/bin:/bin PYTHONPATH=/site:/tests PLAIT_LIB=/plait/lib/plait/libsqlite3.so.0 "$@"
+    }
+    inside "python$version" -c 'import sys, platform, sysconfig; print(sys.version, sysconfig.get_config_var("SOABI"))'
+    inside "python$version" -m unittest discover --start-directory /tests || failed=yes
+    # Its own sqlite3 module on Plait, as a user of Alpine's Python begins.
+    inside sh -eux -c "mkdir /use; cd /use; sh /use.sh /plait/bin/plait python$version /" || failed=yes
+done
+[ -z "$failed" ]
