@@ -32,7 +32,7 @@ HERE = Path(__file__).resolve().parent
 DIST = HERE.parent.parent / "dist"
 BUILT = HERE / ".venv"
 REQUIREMENTS = HERE / "requirements.txt"
-GO_MODULE = HERE / "programs" / "goqite" / "go.mod"
+GO = HERE / "programs" / "go"
 LOCKED = "database is locked"
 RUN = [DIST / "bin" / "plait", "run", "--concurrent", "--quiet", "--"]
 # What a program is started behind, with which variables, and the journal mode that its file has then.
@@ -52,7 +52,7 @@ class Failed(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A program of others: its file is programs/NAME.py, or programs/NAME in Go."""
+    """A program of others: its file is programs/NAME.py, or programs/go/NAME/main.go."""
 
     packages: tuple  # the first is the program itself
     operation: str  # what a worker does again and again
@@ -65,9 +65,9 @@ class Program:
 
     def title(self):
         """Its name with the version that is pinned."""
-        pinned = (GO_MODULE if self.in_go else REQUIREMENTS).read_text()
+        pinned = (GO / "go.mod" if self.in_go else REQUIREMENTS).read_text()
         version = re.search(rf"^\W*{re.escape(self.packages[0])}(?:==| v)(\S+)", pinned, re.MULTILINE)
-        return f"{self.packages[0]} {version[1]}"
+        return f"{self.packages[0].rpartition('/')[2]} {version[1]}"
 
 
 PROGRAMS = {
@@ -81,6 +81,9 @@ PROGRAMS = {
     "optuna": Program(("optuna",), "a trial: ask, two parameters, report, tell"),
     "tracking": Program(("mlflow-skinny", "alembic", "SQLAlchemy", "sqlparse"), "a run: two parameters, five times two metrics"),
     "goqite": Program(("maragu.dev/goqite",), "send a message, receive one, delete it", in_go=True),
+    "pocketbase": Program(
+        ("github.com/pocketbase/pocketbase",), "count a visit of an account, write it down", in_go=True, reads_first=True
+    ),
 }
 
 
@@ -117,14 +120,12 @@ def environment(chosen):
 
 def build_in_go(name):
     """Links it with the shared libsqlite3, which the loader then finds on either side."""
-    place = HERE / "programs" / name
     find = ["go", "list", "-m", "-f", "{{.Dir}}", PROGRAMS[name].packages[0]]
-    run = {"cwd": place, "check": True}
-    subprocess.run(["go", "mod", "download"], **run)
-    sources = subprocess.run(find, stdout=subprocess.PIPE, text=True, **run).stdout.strip()
+    subprocess.run(["go", "mod", "download"], cwd=GO, check=True)
+    sources = subprocess.run(find, cwd=GO, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     flags = {"CGO_ENABLED": "1", "CGO_CFLAGS": f"-I{DIST}/include", "CGO_LDFLAGS": f"-L{DIST}/stock/lib"}
-    build = ["go", "build", "-tags", "libsqlite3", "-ldflags", f"-X main.schema={sources}/schema_sqlite.sql"]
-    subprocess.run([*build, "-o", BUILT / "bin" / name, "."], env={**os.environ, **flags}, **run)
+    build = ["go", "build", "-tags", "libsqlite3,no_default_driver", "-ldflags", f"-X main.sources={sources}"]
+    subprocess.run([*build, "-o", BUILT / "bin" / name, f"./{name}"], cwd=GO, env={**os.environ, **flags}, check=True)
 
 
 def command(name, side, *words):
