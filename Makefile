@@ -2,7 +2,7 @@
 CARGO ?= cargo
 XTASK = $(CARGO) run --quiet --profile task --package xtask --
 
-.PHONY: all dist demo check edits test tree install uninstall packages packages-test wheel wheels wheel-test pages torture powercut-images fuzz sanitize tsan arm tcl suites adopt site site-test bench-ratios bench-peers wheels-test-musl musl
+.PHONY: all dist demo check edits test tree install uninstall packages packages-test wheel wheels wheel-test pages torture powercut-images fuzz sanitize tsan arm tcl suites adopt real site site-test bench-ratios bench-peers wheels-test-musl musl
 
 all: dist
 
@@ -83,7 +83,14 @@ wheel-test: wheel
 # Then the Python package with Django, SQLAlchemy and aiosqlite, and the page docs/adopt/python.md, block by block. ARGS=test_django.
 adopt: wheel
 	$(PYTHON) examples/flask/measure.py --seconds 2 --trials 1
+	$(PYTHON) examples/real/measure.py huey cache queue --seconds 2 --trials 1
 	sh python/adopt/run.sh $(PYTHON) $(ARGS)
+
+# Ten programs from PyPI and the Go proxy with eight workers on one file, on stock SQLite in WAL mode and on Plait in turn (docs/real-programs.md):
+# about 12 minutes after what pip and go fetch. ARGS="huey shop --seconds 2 --trials 1". For the page, on a quiet machine:
+# ARGS="--json docs/benchmarks/real.json --page docs/real-programs.md".
+real: dist
+	$(PYTHON) examples/real/measure.py $(ARGS)
 
 # docs/migrate.md and the pages of docs/adopt but for Python's, block by block, with the packages for this machine's glibc. go, npm, cargo and mvn
 # fetch what they name; Debian's packages php-cli, php-sqlite3, ruby-sqlite3 and libdbd-sqlite3-perl are there or the page is left out.
