@@ -53,7 +53,8 @@ pub fn build() -> Result<()> {
     dist::run(Path::new("dist"), what)?;
     let root = Workspace::locate()?.root;
     let dist = root.join("dist");
-    let from = Origin { root: &root, dist: &dist, target: &Target::here()?, runner: &[], jdbc: false };
+    let from =
+        Origin { root: &root, dist: &dist, target: &Target::here()?, runner: &[], jdbc: false };
     lay(&from, &root.join("dist/tree"))
 }
 

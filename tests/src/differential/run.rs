@@ -426,7 +426,9 @@ fn compare(
 /// or that the database is malformed, and Plait SQLITE_ABORT (`differences.rs`).
 fn is_read_of_what_was_taken_back(step: &Step, stock: &Outcome, plait: &Outcome) -> bool {
     let code = |outcome: &Outcome| outcome.error.as_ref().map(|(code, _)| code & 0xff);
-    matches!(step, Step::BlobRead(..)) && matches!(code(stock), Some(7 | 11)) && code(plait) == Some(4)
+    matches!(step, Step::BlobRead(..))
+        && matches!(code(stock), Some(7 | 11))
+        && code(plait) == Some(4)
 }
 
 /// Closes both sides and reads what they left with stock SQLite.

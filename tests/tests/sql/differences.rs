@@ -70,7 +70,8 @@ fn a_blob_handle_whose_row_a_rollback_made_shorter_reads_nothing_behind_its_end(
         let expected = if subject.is_concurrent() { ABORT } else { NOMEM };
         let (_fixture, one, _two) = shared(subject);
         one.execute("UPDATE t SET data=7 WHERE id=5").expect("a short row");
-        one.execute("SAVEPOINT s; UPDATE t SET data=zeroblob(5000) WHERE id=5").expect("a long one");
+        one.execute("SAVEPOINT s; UPDATE t SET data=zeroblob(5000) WHERE id=5")
+            .expect("a long one");
         let mut handle = one.open_blob("t", "data", 5, false).expect("a handle");
         one.execute("ROLLBACK").expect("the short one again");
         assert_eq!(handle.read(20, 10).expect_err("it ends before").extended, expected);

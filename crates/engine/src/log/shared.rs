@@ -31,8 +31,8 @@
 //! may still be writing to it (write.rs).
 #![allow(unsafe_code)]
 
-use std::path::Path;
 use std::mem::offset_of;
+use std::path::Path;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 

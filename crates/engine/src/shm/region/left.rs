@@ -93,7 +93,6 @@ impl Region {
             && whole(readable_at)? > whole(durable_at)?;
         is_lost.then_some(layout)
     }
-
 }
 
 /// Returns the layout that the file says it has.
