@@ -10,9 +10,10 @@
 //! sleeper would leave it idle for each wake-up. So its holder frees it and *calls* the first
 //! waiter, and a running connection may overtake: the members of a group commit, woken together, go
 //! through one after the other without sleeping again. Overtaking ends when the queue has not been
-//! served for [`OVERTAKING_NS`]: then the right is *reserved* for the first waiter. So the n-th
-//! waiter waits for at most n such periods and n transactions. A sleeper never holds the right: its
-//! process may be stopped, and would keep it.
+//! served for a *period*: then the right is *reserved* for the first waiter. So the n-th waiter
+//! waits for at most n periods and n transactions. The more wait, the shorter the period is
+//! ([`overtaking_ns`]). A sleeper never holds the right: its process may be stopped, and would keep
+//! it.
 //!
 //! State (all words change only under the commit mutex)
 //!
@@ -36,8 +37,9 @@
 //! - RIGHT-5 No connection waits in the queue with a snapshot whose end the right's holder waits
 //!   for: it is refused at once, without a call of its busy handler. In a COMMIT it takes a newer
 //!   snapshot and comes again (PIN-6 in snapshot.rs).
-//! - RIGHT-6 While connections wait, the first release [`OVERTAKING_NS`] after the queue was last
-//!   served reserves the right for the first of them. COMMITs that need no right are not kept off.
+//! - RIGHT-6 While connections wait, the first release a period ([`overtaking_ns`]) after the queue
+//!   was last served reserves the right for the first of them. COMMITs that need no right are not
+//!   kept off.
 //! - RIGHT-7 A connection that leaves a wait without the right, by an error or a panic too, has
 //!   neither a place in the queue nor the right.
 //! - RIGHT-8 The queue is in the order of arrival. A connection that was refused and comes again in
@@ -66,9 +68,17 @@ use crate::shm::region::Region;
 use crate::sync::wait::{TICK, Wait};
 use crate::sync::{clock, futex};
 
-/// How long arrivals may overtake waiters before the first waiter is served. Transactions longer
-/// than this are served in the order of arrival.
-const OVERTAKING_NS: u64 = 500_000;
+/// How long overtaking may delay the last waiter of a queue of up to 80.
+const OVERTAKING_ALL_NS: u64 = 40_000_000;
+
+/// Returns how long arrivals may overtake a queue of `waiters` before the first of them is served.
+/// Transactions longer than this are served in the order of arrival.
+///
+/// A process that goes on needs a fraction of the processor time of one that is woken: its caches
+/// are warm. A long queue is served so often that its last waiter hardly notices.
+fn overtaking_ns(waiters: u32) -> u64 {
+    (OVERTAKING_ALL_NS / u64::from(waiters.max(1))).clamp(500_000, 5_000_000)
+}
 
 /// How long the right is kept for a called waiter: many times what a wake-up takes, on a busy
 /// machine too.
@@ -275,7 +285,9 @@ impl Right {
         crash_point!("right.freed");
         let now = clock::monotonic_ns();
         let next = self.first_responsive_waiter(now);
-        let is_late = now.saturating_sub(c.right_served_ns.load(Relaxed)) >= OVERTAKING_NS;
+        let waiters = c.queue_tail.load(Relaxed).wrapping_sub(c.queue_head.load(Relaxed));
+        let since_ns = now.saturating_sub(c.right_served_ns.load(Relaxed));
+        let is_late = since_ns >= overtaking_ns(waiters);
         let reserved = next.filter(|_| is_late).map_or(0, SlotIndex::word);
         c.right_reserved.store(reserved, Relaxed);
         crash_point!("right.reserved");
