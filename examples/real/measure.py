@@ -1,13 +1,13 @@
-"""How programs of others do with eight workers on one SQLite file: on stock SQLite in WAL mode and on Plait, unchanged, in turn.
+"""How programs of others, unchanged, do with eight workers on one SQLite file: on stock SQLite and on Plait.
 
     python3 examples/real/measure.py                                    all programs; prints the table
     python3 examples/real/measure.py huey optuna --seconds 3            two of them
     python3 examples/real/measure.py --json docs/benchmarks/real.json --page docs/real-programs.md
 
-Each program is a file in programs/, which says what it sets up, what one worker does again and again, and what has to be in the
-file in the end. Both sides run the same SQLite release with the same options: stock is dist/stock. The first run makes a virtual
-environment beside this file, for which pip fetches what requirements.txt pins, and builds the program in Go, if `go` is there.
-Build Plait before: `make dist`.
+Each program is a file in programs/, which says what it sets up, what a worker does again and again, and what
+has to be in the file in the end. Both sides run the same SQLite release with the same options: stock is
+dist/stock, in WAL mode. The first run makes a virtual environment beside this file, for which pip fetches what
+requirements.txt pins, and builds the programs in Go, if `go` is there. Build Plait before: `make dist`.
 """
 
 import argparse
@@ -77,12 +77,17 @@ PROGRAMS = {
     "queue": Program(("persist-queue",), "put an item"),
     "shop": Program(("Django",), "sell a seat: read the show, insert a sale, update the show", reads_first=True),
     "tasks": Program(("django-tasks-db", "django-tasks"), "enqueue a task, let the worker claim one and run it"),
-    "memory": Program(("langgraph-checkpoint-sqlite", "langgraph"), "a turn of a conversation: two steps, with checkpoints"),
+    "memory": Program(("langgraph-checkpoint-sqlite", "langgraph"), "a turn of a conversation, with checkpoints"),
     "optuna": Program(("optuna",), "a trial: ask, two parameters, report, tell"),
-    "tracking": Program(("mlflow-skinny", "alembic", "SQLAlchemy", "sqlparse"), "a run: two parameters, five times two metrics"),
+    "tracking": Program(
+        ("mlflow-skinny", "alembic", "SQLAlchemy", "sqlparse"), "a run: two parameters, five times two metrics"
+    ),
     "goqite": Program(("maragu.dev/goqite",), "send a message, receive one, delete it", in_go=True),
     "pocketbase": Program(
-        ("github.com/pocketbase/pocketbase",), "count a visit of an account, write it down", in_go=True, reads_first=True
+        ("github.com/pocketbase/pocketbase",),
+        "count a visit of an account, write it down",
+        in_go=True,
+        reads_first=True,
     ),
 }
 
@@ -100,7 +105,7 @@ def chosen_of(names):
 
 
 def environment(chosen):
-    """Fetches what the programs need: a virtual environment with the pinned versions, and a build of each in Go."""
+    """Makes what the programs need: a virtual environment with the pinned versions, a build of each in Go."""
     pins = REQUIREMENTS.read_text()
     stamp = BUILT / "installed.json"
     had = json.loads(stamp.read_text()) if stamp.exists() else {}
@@ -132,7 +137,7 @@ def command(name, side, *words):
     """How a step of a program is started on a side: with which words and variables."""
     prefix, settings, _ = SIDES[side]
     start = [BUILT / "bin" / name] if PROGRAMS[name].in_go else [BUILT / "bin" / "python", HERE / "work.py", name]
-    environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **settings}
+    environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "DO_NOT_TRACK": "true", **settings}
     return [str(word) for word in [*prefix, *start, *words]], {key: str(value) for key, value in environ.items()}
 
 
@@ -176,7 +181,7 @@ def work(name, side, folder, arguments):
 
 
 def trial(name, side, arguments):
-    """One program on one side: what was done and refused, how fast. Raises Failed if what was acknowledged is not there."""
+    """One program on one side: what was done and refused, how fast. Raises Failed where something is missing."""
     with tempfile.TemporaryDirectory(prefix=f"real-{name}-") as folder:
         step(name, side, "prepare", folder)
         answers = work(name, side, folder, arguments)
@@ -197,12 +202,13 @@ def trial(name, side, arguments):
 
 
 def verify(name, side, folder, acknowledged):
-    """Fails where something acknowledged is missing, another library was in use, or a file at rest is not sound."""
+    """Fails where something acknowledged is missing, a file is not sound, or another library was in use."""
     told = step(name, side, "verify", folder, told=acknowledged)
     if told["missing"]:
         raise Failed(f"{name} on {side}: {told['missing']}; the workers were told otherwise")
     if told["plait"] != (SIDES[side][2] == "concurrent"):
-        raise Failed(f"{name}: {side} was to be measured, and another library was in use")
+        why = "take a Python whose sqlite3 links the shared libsqlite3, as Debian's /usr/bin/python3 does"
+        raise Failed(f"{name}: {side} was to be measured, and another library was in use; {why}")
     for database, mode in told["modes"].items():
         with contextlib.closing(sqlite3.connect(Path(folder) / database)) as connection:
             (state,) = connection.execute("PRAGMA integrity_check").fetchone()
@@ -263,7 +269,7 @@ def table(results):
 
 
 def figures(trials):
-    """Of one side: rates, errors by kind with their part of all attempts, times of what succeeded, and the longest of all."""
+    """The cells of one side: rates, errors by kind, times of what succeeded, and the longest of all."""
     rates = [one["a_second"] for one in trials]
     yield f"{short(statistics.median(rates))} ({short(min(rates))}–{short(max(rates))})"
     errors = collections.Counter()

@@ -1,8 +1,8 @@
-"""One step of a program in Python, as measure.py starts it behind either library: work.py NAME prepare|work|verify FOLDER [NUMBER]
+"""One step of a program in Python, as measure.py starts it: work.py NAME prepare|work|verify FOLDER [NUMBER]
 
-`work` says "ready", reads for how many seconds, and does its operation again and again until then. It answers in one line of JSON
-when each that succeeded has ended, and how long it took; what has failed, by kind; and what was acknowledged. `verify` reads what was
-acknowledged to all workers, and answers what of it is missing.
+`work` says "ready", reads for how many seconds, and does its operation again and again until then. It answers in
+one line of JSON when each that succeeded has ended, and how long it took; what has failed, by kind; and what was
+acknowledged. `verify` reads what was acknowledged to all workers, and answers what of it is missing.
 """
 
 import collections
@@ -16,14 +16,14 @@ import time
 
 
 def kind(error):
-    """What is counted: SQLite's words wherever a layer above has wrapped them, or the first line of what was said."""
+    """What is counted: SQLite's words wherever a layer above has wrapped them, or what was said, its first line."""
     if "database is locked" in str(error) or "database is locked" in str(error.__cause__):
         return "database is locked"
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:100]}"
 
 
 def opened(program, number, acknowledged, failed):
-    """The operation of a worker, which has connected by then. What is refused meanwhile counts, and is tried again."""
+    """The operation of a worker that has connected. What is refused meanwhile counts, and is tried again."""
     deadline = time.monotonic() + 60
     while True:
         try:

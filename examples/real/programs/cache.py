@@ -37,4 +37,6 @@ def missing(acknowledged):
         if lost := [key for key in keys if key not in cache]:
             return f"{len(lost)} of {len(keys)} entries are missing"
         counted = sum(what == "counted" for what, _ in acknowledged)
-        return "" if cache["entries"] >= counted else f"{counted} entries were counted, and the counter says {cache['entries']}"
+        if cache["entries"] < counted:
+            return f"{counted} entries were counted, and the counter says {cache['entries']}"
+    return ""

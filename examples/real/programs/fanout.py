@@ -1,6 +1,6 @@
-"""diskcache's FanoutCache, which is also Django's cache by diskcache: 8 files, WAL mode, and 10 ms for a lock by default.
+"""diskcache's FanoutCache, on which its cache for Django stands: 8 files, WAL mode, and 10 ms for a lock by default.
 
-After that time it drops what was to be set and says so by False alone.
+After that time it drops what was to be set, and says so by False alone.
 """
 
 from diskcache import FanoutCache

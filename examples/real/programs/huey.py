@@ -34,7 +34,7 @@ def worker(number, acknowledged):
 
 
 def missing(acknowledged):
-    """Each task that was sent waits in the queue or was taken, by one worker, and each that was run has its result."""
+    """Each task that was sent waits or was taken, by one worker, and each that was run has its result."""
     sent = {id: sum for what, id, sum in acknowledged if what == "sent"}
     taken = [id for what, id, _ in acknowledged if what == "taken"]
     run = [id for what, id, _ in acknowledged if what == "run"]

@@ -1,4 +1,4 @@
-"""langgraph with its checkpoints in SQLite: the memory of an agent. It asks for WAL by itself, and waits 5 s for a lock."""
+"""langgraph with its checkpoints in SQLite, the memory of an agent. It asks for WAL itself, and waits 5 s for a lock."""
 
 import operator
 import sqlite3

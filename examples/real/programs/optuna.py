@@ -1,4 +1,4 @@
-"""Optuna's RDBStorage on sqlite:///. It leaves the journal mode alone, so the file is put into WAL mode once; 5 s for a lock."""
+"""Optuna's RDBStorage on sqlite:///. It asks for no journal mode: the file is in WAL mode before. 5 s for a lock."""
 
 import contextlib
 import sqlite3

@@ -1,4 +1,4 @@
-"""persist-queue's SQLiteQueue: producers in processes of their own. It asks for WAL by itself, and waits 10 s for a lock."""
+"""persist-queue's SQLiteQueue with several producers. It asks for WAL itself, and waits 10 s for a lock."""
 
 from persistqueue import SQLiteQueue
 

@@ -1,4 +1,4 @@
-"""A shop on Django's ORM: `atomic` begins with a plain BEGIN, reads and writes. WAL mode by OPTIONS; 5 s for a lock, its default."""
+"""A shop on Django's ORM: `atomic` begins with a plain BEGIN, reads, writes. WAL mode by OPTIONS; 5 s for a lock."""
 
 import random
 
@@ -74,6 +74,6 @@ def missing(acknowledged):
     sales = {tuple(sale) for sale in Sale.objects.values_list("show_id", "seat")}
     counted = sum(Show.objects.values_list("sold", flat=True))
     lost = {tuple(sale) for sale in acknowledged} - sales
-    if lost or counted != len(sales):
-        return f"{len(lost)} of {len(acknowledged)} sales are missing, and the shows have counted {counted} of {len(sales)}"
-    return ""
+    if lost:
+        return f"{len(lost)} of {len(acknowledged)} sales are missing"
+    return "" if counted == len(sales) else f"there are {len(sales)} sales, and the shows have counted {counted}"

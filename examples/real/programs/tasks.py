@@ -1,4 +1,4 @@
-"""django-tasks-db: Django's queue of background tasks in the ORM's database, and the worker that it ships. WAL mode by OPTIONS."""
+"""django-tasks-db: tasks of Django in the ORM's database, and the worker that it ships. WAL mode by OPTIONS."""
 
 import django
 from django.conf import settings
@@ -61,8 +61,9 @@ def worker(number, acknowledged):
 
 
 def missing(acknowledged):
-    """Each task that was sent is there; none has failed, or was run by two workers; those that were run have their result."""
-    tasks = {str(id): rest for id, *rest in DBTaskResult.objects.values_list("id", "status", "return_value", "worker_ids")}
+    """Each task that was sent is there; none was run by two workers, and those that were run have their result."""
+    rows = DBTaskResult.objects.values_list("id", "status", "return_value", "worker_ids")
+    tasks = {str(id): rest for id, *rest in rows}
     if lost := [id for id, _ in acknowledged if id not in tasks]:
         return f"{len(lost)} of {len(acknowledged)} tasks are missing"
     if any(len(workers) > 1 for _, _, workers in tasks.values()):

@@ -1,4 +1,4 @@
-"""MLflow's tracking on sqlite:///. It leaves the journal mode alone, so the file is put into WAL mode once; 20 s for a lock."""
+"""MLflow's tracking on sqlite:///. It asks for no journal mode: the file is in WAL mode before. 20 s for a lock."""
 
 import contextlib
 import logging
