@@ -124,21 +124,25 @@ fn a_program_for_another_processor_or_another_c_library_is_told_which() {
     let Some(dist) = Dist::find() else { return };
     let dir = tempfile::tempdir().unwrap();
     let stock = dist.path("stock/lib/libsqlite3.so.0");
-    let linker = "-Wl,--dynamic-linker=/no/such/ld-musl-x86_64.so.1";
-    let Some(program) = compiled(dir.path(), "for_musl", &[stock.to_str().unwrap(), linker]) else {
+    let (other, linker) = if cfg!(target_env = "musl") {
+        ("glibc", "/no/such/ld-linux-x86-64.so.2")
+    } else {
+        ("musl", "/no/such/ld-musl-x86_64.so.1")
+    };
+    let flag = format!("-Wl,--dynamic-linker={linker}");
+    let Some(program) = compiled(dir.path(), "program", &[stock.to_str().unwrap(), &flag]) else {
         return;
     };
     run(&dist, &program).says(&[
-        "/for_musl was built for musl (/no/such/ld-musl-x86_64.so.1)",
-        "will not start",
-        "for glibc",
+        &format!("/program was built for {other} ({linker}), and this Plait for "),
+        &format!("use Plait's package for {other}"),
     ]);
     // The field of the header that names the processor: RISC-V, on which Plait does not run.
     let mut bytes = std::fs::read(&program).unwrap();
     bytes[18..20].copy_from_slice(&243u16.to_le_bytes());
-    let other = dir.path().join("for_another");
-    executable(&other, &bytes);
-    run(&dist, &other).says(&[
+    let another = dir.path().join("for_another");
+    executable(&another, &bytes);
+    run(&dist, &another).says(&[
         "/for_another was built for riscv64, and Plait's library for ",
         "the loader leaves it out",
         "a build of the program for this processor",

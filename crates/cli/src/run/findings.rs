@@ -82,14 +82,25 @@ fn stranger(path: &Path, image: &Image) -> Option<Finding> {
             "use a build of the program for this processor",
         ));
     }
-    let loader = image.interpreter.as_ref().filter(|loader| loader.contains("/ld-musl"))?;
-    Some(Finding::new(
-        format!(
-            "{name} was built for musl ({loader}), and Plait's library for glibc: it will not start"
-        ),
-        "use a build of the program for glibc",
-    ))
+    let loader = image.interpreter.as_deref()?;
+    let is_for_musl = loader.contains("/ld-musl");
+    match (is_for_musl, IS_MUSL) {
+        (true, false) => Some(Finding::new(
+            format!(
+                "{name} was built for musl ({loader}), and this Plait for glibc: it will not start"
+            ),
+            "use Plait's package for musl",
+        )),
+        (false, true) => Some(Finding::new(
+            format!("{name} was built for glibc ({loader}), and this Plait for musl"),
+            "use Plait's package for glibc",
+        )),
+        _ => None,
+    }
 }
+
+/// The C library of this command, and of the library that comes with it.
+const IS_MUSL: bool = cfg!(target_env = "musl");
 
 fn bundled(path: &Path, id: &str, image: &Image) -> Finding {
     let advice = if image.is_go {
@@ -161,9 +172,11 @@ mod tests {
     /// Without a hash, or the tests of `elf.rs` would find it in this program.
     const ID: &str = "2025-11-04 19:38:17 of some release";
 
+    const LOADERS: [&str; 2] = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1"];
+
     fn dynamic(needed: &[&str]) -> Image {
         Image {
-            interpreter: Some("/lib64/ld-linux-x86-64.so.2".into()),
+            interpreter: Some(LOADERS[usize::from(IS_MUSL)].into()),
             needed: needed.iter().map(|&n| n.to_owned()).collect(),
             ..Image::default()
         }
@@ -209,6 +222,15 @@ mod tests {
         let addon = Path::new("/x/build/Release/better_sqlite3.node");
         assert!(remedy(addon).unwrap().contains("docs/adopt/node.md"));
         assert_eq!(remedy(Path::new("/usr/lib/libsqlite3.so.0")), None);
+    }
+
+    #[test]
+    fn a_program_for_the_other_c_library_is_told_the_package_for_it() {
+        let loader = LOADERS[usize::from(!IS_MUSL)];
+        let image = Image { interpreter: Some(loader.into()), ..dynamic(&["libsqlite3.so.0"]) };
+        let said = texts(&image);
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains(loader) && said[0].contains("use Plait's package for "));
     }
 
     #[test]
