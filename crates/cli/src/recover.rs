@@ -8,10 +8,11 @@ use clap::Args;
 use plait_engine::storage::os::OsStorage;
 use plait_engine::storage::{Storage as _, side};
 
+use crate::check::state::what_to_do;
 use crate::console::{GOOD, NOTICE, styled};
 use crate::failure::{self, Failure, Result, quoted};
 use crate::inspect::log::Log;
-use crate::inspect::outlook::{Instead, Outlook};
+use crate::inspect::outlook::{Advice, Instead, Outlook};
 use crate::inspect::pairing::Pairing;
 use crate::inspect::{Inspection, beside, users};
 use crate::quantity::{bytes, count, of};
@@ -112,6 +113,12 @@ fn in_the_way(args: &RecoverArgs, why: &str) -> Option<Failure> {
 fn recover(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
     let shown = args.file.display();
     let told = match state.outlook() {
+        Outlook::Refuses { why, advice: Advice::RecoverOrGiveUp } => {
+            return Err(Failure::new(
+                format!("{shown} cannot be recovered by this version: {why}"),
+                what_to_do(state, Advice::RecoverOrGiveUp),
+            ));
+        }
         Outlook::Refuses { why, .. } => {
             return Err(Failure::new(
                 format!("{shown} cannot be recovered: {why}"),

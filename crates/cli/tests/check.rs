@@ -4,6 +4,7 @@ mod plait;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use plait::Scene;
 
@@ -52,6 +53,42 @@ fn shared_memory_removed_under_its_users_is_told() {
     assert_eq!(ran.code, 1, "{ran:?}");
     shell.kill();
     scene.plait(&["check"]).done().says(&["merges 1 commit from the log"]);
+}
+
+/// Gives the shared memory the number of another layout (docs/format.md), and returns the one that it had.
+fn relabel(memory: &Path, layout: u32) -> u32 {
+    let file = File::options().read(true).write(true).open(memory).expect("it is there");
+    let mut before = [0; 4];
+    file.read_exact_at(&mut before, 8).expect("a header");
+    file.write_all_at(&layout.to_ne_bytes(), 8).expect("written");
+    u32::from_ne_bytes(before)
+}
+
+// holds LEFT-1
+#[test]
+fn another_version_beside_the_database_is_told() {
+    let Some(scene) = Scene::concurrent() else { return };
+    let (mut shell, mut other) = (scene.shell(), scene.shell());
+    other.run("UPDATE t SET n=n;");
+    shell.run("PRAGMA synchronous=NORMAL; INSERT INTO t VALUES(2, 20);");
+    let memory = scene.beside("-plait-shm");
+    let own = relabel(&memory, 1);
+    scene.plait(&["check"]).says(&["another version of the library have it open; use theirs"]);
+    relabel(&memory, own);
+    for n in 0..20 {
+        shell.run(&format!("INSERT INTO t(n) VALUES({n});"));
+    }
+    shell.kill();
+    other.kill();
+    relabel(&memory, 1);
+    let before = scene.contents();
+    let ran = scene.plait(&["check"]).says(&["DAMAGE", "which the log lacks", "plait recover"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    scene.plait(&["recover"]).failed().says(&["by this version", "which the log lacks"]);
+    assert_eq!(scene.contents(), before);
+    relabel(&memory, own);
+    scene.plait(&["check"]).done().says(&["no commit is lost"]);
+    assert_eq!(scene.ours("SELECT count(*) FROM t").done().out, "22\n");
 }
 
 #[test]

@@ -293,7 +293,9 @@ fn opening(state: &Inspection) -> Line {
             ),
         ),
         Outlook::Refuses { why, advice } => {
-            (Verdict::Damage, format!("fails: {why}; {}", what_to_do(state, advice)))
+            let is_sound = matches!(advice, Advice::SameVersion);
+            let verdict = if is_sound { Verdict::Notice } else { Verdict::Damage };
+            (verdict, format!("fails: {why}; {}", what_to_do(state, advice)))
         }
     };
     Line::new("opening", verdict, text)
@@ -328,7 +330,8 @@ fn restores(shown: Display<'_>, instead: Instead) -> (Verdict, String) {
     }
 }
 
-fn what_to_do(state: &Inspection, advice: Advice) -> String {
+/// What helps.
+pub fn what_to_do(state: &Inspection, advice: Advice) -> String {
     match advice {
         Advice::CloseOthers => "close all programs that use it".to_owned(),
         Advice::RestoreOrAccept if state.base.is_empty() => "put the database file back".to_owned(),
@@ -337,5 +340,13 @@ fn what_to_do(state: &Inspection, advice: Advice) -> String {
             state.path.display()
         ),
         Advice::OtherVersion => "use the version of the program that wrote it".to_owned(),
+        Advice::SameVersion => "use theirs, or close them first".to_owned(),
+        Advice::RecoverOrGiveUp => {
+            let shown = state.path.display();
+            format!(
+                "run `plait recover {shown}` of that version, or give these commits up: remove {shown}-plait-shm alone, while no program has \
+                 the database open"
+            )
+        }
     }
 }

@@ -73,7 +73,12 @@ fn of_files(state: &Inspection, shown: &Path) -> Vec<Finding> {
         state.outlook(),
         Outlook::GoesOn | Outlook::Recovers { .. } | Outlook::Restores(_)
     );
-    let is_used = matches!(state.outlook(), Outlook::Refuses { advice: Advice::CloseOthers, .. });
+    let is_used = matches!(
+        state.outlook(),
+        Outlook::Refuses { advice: Advice::CloseOthers | Advice::SameVersion, .. }
+    );
+    let needs_another =
+        matches!(state.outlook(), Outlook::Refuses { advice: Advice::RecoverOrGiveUp, .. });
     let astray = astray::look(state);
     let lines = state::lines(state, &astray).into_iter();
     let found = lines.map(|line| {
@@ -90,9 +95,11 @@ fn of_files(state: &Inspection, shown: &Path) -> Vec<Finding> {
             ("shared memory", Verdict::Damage) if state.is_in_use() => {
                 format!("close these programs, then run `plait recover {shown}`")
             }
-            ("opening", Verdict::Damage) if is_used => {
+            ("opening", _) if is_used => {
                 "close the programs that have it open, which are named below".to_owned()
             }
+            // It says so itself.
+            ("opening", _) if needs_another => String::new(),
             ("opening", _) if is_left => format!("plait recover {shown}"),
             ("opening", Verdict::Damage) => format!("plait restore BACKUP {shown}"),
             _ => String::new(),

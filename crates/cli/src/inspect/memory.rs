@@ -16,6 +16,7 @@ use plait_engine::shm::layout::{
     ARENAS, LAYOUT_VERSION, Layout, MAGIC, PROCESS_LOCK_BASE, PROCESS_SLOTS, TOTAL_BYTES, fence,
     generation, session,
 };
+use plait_engine::shm::region::{BaseIdentity, left};
 use plait_engine::shm::{locks, process};
 use plait_engine::storage::side;
 
@@ -26,6 +27,11 @@ use super::base::Header;
 pub struct Memory {
     /// Why its content counts for nothing; `None` when it may be trusted.
     pub distrust: Option<String>,
+    /// Another version of the library made it.
+    pub is_of_another_version: bool,
+    /// Its layout, if killed processes have left acknowledged commits in it that the log lacks, and only a library with this
+    /// layout can read.
+    pub left_by_another: Option<u32>,
     /// A session has left its content there, whether it may be trusted or not.
     pub is_left: bool,
     /// Living processes use it.
@@ -76,9 +82,12 @@ impl Memory {
         };
         let in_use =
             locks::is_range_locked_elsewhere(&file, PROCESS_LOCK_BASE, PROCESS_SLOTS as i64)?;
+        let identity = BaseIdentity { dev: base.0, ino: base.1 };
+        let left_by_another =
+            if in_use { None } else { left::left_by_another(&file, identity, header.salt) };
         if file.metadata()?.len() < TOTAL_BYTES as u64 {
             let distrust = Some("it has another size than this version makes".to_owned());
-            return Ok(Some(Memory { distrust, in_use, ..Memory::default() }));
+            return Ok(Some(Memory { distrust, in_use, left_by_another, ..Memory::default() }));
         }
         let copy = Copied::from(&file)?;
         let layout = copy.layout();
@@ -95,6 +104,9 @@ impl Memory {
                     && moment::is_outdated(layout, log, header.salt, merged);
                 is_outdated.then(|| "it is an older copy: the log or the file is newer".to_owned())
             }),
+            is_of_another_version: layout.header.magic.load(Relaxed) == MAGIC
+                && !has_our_layout(layout),
+            left_by_another,
             is_left: has_our_layout(layout) && layout.header.state.load(Relaxed) == session::LIVE,
             in_use,
             alive,

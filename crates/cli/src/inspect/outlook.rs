@@ -68,6 +68,10 @@ pub enum Advice {
     RestoreOrAccept,
     /// Convert it back with the program that made it.
     OtherVersion,
+    /// Close the programs that have another version, or use theirs.
+    SameVersion,
+    /// Recover with the version that was killed, or give up what it has left.
+    RecoverOrGiveUp,
 }
 
 /// The outlook for a database with this header, shared memory and log. `belongs`: the file goes with what is beside it.
@@ -107,6 +111,10 @@ pub fn outlook(header: Header, belongs: bool, memory: Option<&Memory>, log: &Log
     if let Some(memory) = memory.filter(|m| m.in_use) {
         return match &memory.distrust {
             None => Outlook::Joins(memory.alive.len()),
+            Some(_) if memory.is_of_another_version => refuse(
+                "programs with another version of the library have it open",
+                Advice::SameVersion,
+            ),
             Some(why) => refuse(
                 format!("processes use its shared memory, which cannot be trusted: {why}"),
                 Advice::CloseOthers,
@@ -125,7 +133,10 @@ pub fn outlook(header: Header, belongs: bool, memory: Option<&Memory>, log: &Log
         return outlook;
     }
     if header.is_fenced() {
-        return recovers(log);
+        return match memory.and_then(|m| m.left_by_another) {
+            Some(layout) => left_by_another(layout),
+            None => recovers(log),
+        };
     }
     let of_another = memory
         .is_some_and(|m| m.is_left && m.salt != header.salt && m.has_unmerged(m.base_generation));
@@ -172,6 +183,14 @@ fn instead(memory: &Memory, log: &Log) -> Instead {
         Log::Sound(_) if memory.has_copy => Instead::Copy,
         _ => Instead::Nothing,
     }
+}
+
+fn left_by_another(layout: u32) -> Outlook {
+    let text = format!(
+        "shared memory has the newest commits under synchronous=NORMAL or OFF, which the log lacks, and killed programs had another \
+         version of the library (layout {layout} of shared memory)"
+    );
+    refuse(text, Advice::RecoverOrGiveUp)
 }
 
 fn recovers(log: &Log) -> Outlook {
@@ -272,6 +291,29 @@ mod tests {
         assert_eq!(outlook(FENCED, true, Some(&used), &Log::InUse), Outlook::Joins(2));
         let other = Memory { distrust: Some("x".into()), ..used };
         assert!(refused(&outlook(FENCED, true, Some(&other), &Log::InUse)));
+    }
+
+    #[test]
+    fn programs_with_another_version_are_waited_for() {
+        let used = Memory { in_use: true, distrust: Some("x".into()), ..memory() };
+        let used = Memory { is_of_another_version: true, ..used };
+        let found = outlook(FENCED, true, Some(&used), &Log::InUse);
+        assert!(matches!(found, Outlook::Refuses { advice: Advice::SameVersion, .. }));
+    }
+
+    // holds LEFT-1
+    #[test]
+    fn what_killed_programs_with_another_version_have_left_is_not_given_up() {
+        let distrusted = Memory { distrust: Some("another version".into()), ..memory() };
+        let found = |left_by_another| {
+            let left = Memory { left_by_another, ..distrusted.clone() };
+            outlook(FENCED, true, Some(&left), &sound(3))
+        };
+        assert!(matches!(
+            found(Some(24)),
+            Outlook::Refuses { advice: Advice::RecoverOrGiveUp, .. }
+        ));
+        assert_eq!(found(None), Outlook::Recovers { frames: 3 });
     }
 
     #[test]

@@ -54,7 +54,7 @@ use crate::memtable::Memtable;
 use crate::storage::side;
 use crate::sync::caller::Uncancelled;
 
-mod left;
+pub mod left;
 
 /// The base file that the shared memory belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -48,7 +48,7 @@ impl Region {
         base: BaseIdentity,
         salt: u32,
     ) -> Result<(), Error> {
-        match self.left_by_another(base, salt) {
+        match left_by_another(self.file(), base, salt) {
             None => Ok(()),
             Some(layout) => Err(Error::CantOpen(format!(
                 "{} has the newest commits under synchronous=NORMAL or OFF, which the log lacks: killed processes \
@@ -59,40 +59,40 @@ impl Region {
             ))),
         }
     }
+}
 
-    /// Returns their layout. `None` too if the file cannot be read: the opening that follows says
-    /// so.
-    fn left_by_another(&self, base: BaseIdentity, salt: u32) -> Option<u32> {
-        let file: &File = self.file();
-        let (half, whole) = (|at| number::<4>(file, at), |at| number::<8>(file, at));
-        let layout = layout_of(file)?;
-        let is_of_this_boot = || {
-            let mut id = [0; 40];
-            let at = offset_of!(Header, boot_id) as u64;
-            self.file().read_exact_at(&mut id, at).is_ok() && boot_id().is_ok_and(|own| own == id)
-        };
-        let is_left = layout != LAYOUT_VERSION
-            && whole(offset_of!(Header, magic))? == MAGIC
-            && half(offset_of!(Header, state))? == u64::from(session::LIVE)
-            && whole(offset_of!(Header, base_dev))? == base.dev
-            && whole(offset_of!(Header, base_ino))? == base.ino
-            && is_of_this_boot();
-        if !is_left {
-            return None;
-        }
-        let mut told = [0; TOLD.len()];
-        for (index, at) in told.iter_mut().enumerate() {
-            *at = usize::try_from(half(offset_of!(Header, told) + 4 * index)?).ok()?;
-        }
-        let [salt_at, end_at, written_at, readable_at, durable_at] = told;
-        // A frame in the ring alone may be of a commit under FULL that was not acknowledged: then
-        // readers have not seen more than is on disk.
-        let is_lost = salt_at != 0
-            && half(salt_at)? == u64::from(salt)
-            && whole(end_at)? > whole(written_at)?
-            && whole(readable_at)? > whole(durable_at)?;
-        is_lost.then_some(layout)
+/// Returns the layout of processes of this boot that have left in `file`, shared memory, commits of
+/// the session `salt` of `base` that the log lacks and that were acknowledged, if it is not ours. No
+/// process uses the file. `None` too if it cannot be read: the opening that follows says so.
+pub fn left_by_another(file: &File, base: BaseIdentity, salt: u32) -> Option<u32> {
+    let (half, whole) = (|at| number::<4>(file, at), |at| number::<8>(file, at));
+    let layout = layout_of(file)?;
+    let is_of_this_boot = || {
+        let mut id = [0; 40];
+        let at = offset_of!(Header, boot_id) as u64;
+        file.read_exact_at(&mut id, at).is_ok() && boot_id().is_ok_and(|own| own == id)
+    };
+    let is_left = layout != LAYOUT_VERSION
+        && whole(offset_of!(Header, magic))? == MAGIC
+        && half(offset_of!(Header, state))? == u64::from(session::LIVE)
+        && whole(offset_of!(Header, base_dev))? == base.dev
+        && whole(offset_of!(Header, base_ino))? == base.ino
+        && is_of_this_boot();
+    if !is_left {
+        return None;
     }
+    let mut told = [0; TOLD.len()];
+    for (index, at) in told.iter_mut().enumerate() {
+        *at = usize::try_from(half(offset_of!(Header, told) + 4 * index)?).ok()?;
+    }
+    let [salt_at, end_at, written_at, readable_at, durable_at] = told;
+    // A frame in the ring alone may be of a commit under FULL that was not acknowledged: then
+    // readers have not seen more than is on disk.
+    let is_lost = salt_at != 0
+        && half(salt_at)? == u64::from(salt)
+        && whole(end_at)? > whole(written_at)?
+        && whole(readable_at)? > whole(durable_at)?;
+    is_lost.then_some(layout)
 }
 
 /// Returns the layout that the file says it has.
