@@ -10,6 +10,7 @@ use crate::workspace::Workspace;
 /// Packages of the workspace, and which others each may be built from. Build scripts are tools and not
 /// part of what is built.
 const ALLOWED: &[(&str, &[&str])] = &[
+    ("plait-bare-log", &[]),
     ("plait-raw", &[]),
     ("plait-client", &["plait-raw"]),
     ("plait-engine", &[]),
@@ -17,8 +18,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("plait-sqlite", &["plait-engine"]),
     ("plait-cli", &["plait-client", "plait-sqlite", "plait-engine"]),
     ("plait", &["plait-sqlite", "plait-raw"]),
-    ("plait-bench", &["plait-client"]),
-    ("plait-tests", &["plait-client"]),
+    ("plait-bench", &["plait-bare-log", "plait-client"]),
+    ("plait-tests", &["plait-bare-log", "plait-client"]),
     ("xtask", &["plait-splice"]),
 ];
 
