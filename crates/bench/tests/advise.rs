@@ -32,7 +32,7 @@ const NEED: [&str; 12] = [
     "--survive-power-cut",
     "yes",
     "--engines",
-    "stock,plait,redb,map",
+    "stock,plait,redb,map,log",
 ];
 
 #[test]
@@ -63,6 +63,7 @@ fn the_advice_names_settings_and_shows_what_was_measured() {
         "Plait: concurrent, FULL, BEGIN CONCURRENT",
         "SQLite: WAL, synchronous=FULL",
         "Not measured: BTreeMap behind a mutex: keeps nothing, or has no transactions",
+        "Not measured: bare log, the limit: a limit, not a store",
     ] {
         assert!(text.contains(part), "{part:?} is missing in\n{text}");
     }

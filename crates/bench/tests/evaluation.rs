@@ -4,16 +4,19 @@ mod samples;
 
 use std::path::PathBuf;
 
+use plait_bench::advise::verdict;
 use plait_bench::engines::{Durability, Settings, catalogue};
 use plait_bench::measure::durability::Proof;
 use plait_bench::measure::machine::Medium;
 use plait_bench::measure::trial::Answer;
 use plait_bench::report::compare::{self, compare};
 use plait_bench::report::evaluate::{Evaluated, Place, State, evaluate};
+use plait_bench::report::grid::{self, Tone};
 use plait_bench::report::results::{CellResult, Results};
 use plait_bench::report::standing::{Verdict, standings};
-use plait_bench::report::{markdown, numbers, page, readings, terminal};
+use plait_bench::report::{findings, markdown, numbers, page, readings, terminal};
 use plait_bench::studies::{Metric, Mode, Point, Request, Series, Study, Tuning, X};
+use plait_bench::workloads::Finding;
 use plait_bench::workloads::dice::Dice;
 
 fn chart<'a>(charts: &'a [Evaluated], id: &str) -> &'a Evaluated {
@@ -301,6 +304,68 @@ fn a_rival_enters_with_the_better_of_its_rows_tuned_or_not() {
     let expected = [("Berkeley DB SQL, tuned", Tuning::Tuned), ("SQLite WAL", Tuning::Default)];
     assert_eq!(rivals, expected);
     assert!((8.0..8.5).contains(&standing.rivals[1].ratio.expect("a ratio")), "{standing:?}");
+}
+
+/// Plait, a rival, and the bare log above both; with a finding of the log.
+fn beside_the_limit() -> Results {
+    let mut results = with_rows(&[
+        ("plait", "Plait", journal("concurrent"), 33_000.0),
+        ("stock", "SQLite WAL", journal("wal"), 4_000.0),
+        ("log", "bare log, the limit", Settings::default(), 60_000.0),
+    ]);
+    for trial in &mut results.cells[2].trials {
+        let Answer::Done(measured) = &mut trial.answer else { panic!("it is done") };
+        let (question, answer) = ("Can it be asked".to_owned(), "yes".to_owned());
+        measured.findings.push(Finding { question, answer });
+    }
+    results
+}
+
+#[test]
+fn a_limit_is_shown_as_one_and_nothing_is_compared_with_it() {
+    let results = beside_the_limit();
+    let charts = evaluate(&results);
+    let limit = place(&charts[0], "log", &X::Number(8.0));
+    assert!(limit.value.is_some_and(|value| value.median > 59_000.0), "{limit:?}");
+    assert_eq!(limit.unranked.as_deref(), Some("a limit, not a store"));
+    let standings = standings(&charts);
+    let [standing] = &standings[..] else { panic!("one place, one row of ours: {standings:?}") };
+    assert_eq!(standing.rivals.len(), 1, "{standing:?}");
+    assert_eq!(standing.rivals[0].label, "SQLite WAL");
+    let grid = grid::grid(&charts[0]);
+    let tones: Vec<_> = grid.rows.iter().map(|(_, cells)| cells[0].tone).collect();
+    assert_eq!(tones, [Tone::Best, Tone::Plain, Tone::Doubtful]);
+    let compared = compare(&results, &results);
+    let cells: Vec<&str> = compared.pairs.iter().map(|pair| pair.cell.as_str()).collect();
+    assert_eq!(cells, ["Plait", "SQLite WAL"]);
+    assert_eq!(findings::findings(&results), Vec::new());
+    assert!(
+        verdict::draw(&results).ranked.iter().all(|ranked| ranked.label != "bare log, the limit")
+    );
+}
+
+#[test]
+fn a_limit_is_named_as_one_on_the_page_on_the_terminal_and_in_tables() {
+    let results = beside_the_limit();
+    let flat = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let terminal = terminal::summary(&results, false);
+    for (name, text) in [
+        ("terminal", flat(anstream::adapter::strip_str(&terminal).to_string())),
+        ("tables", flat(markdown::markdown(&results))),
+        ("page", flat(page::html(&results).expect("a page"))),
+    ] {
+        for part in ["bare log, the limit", "not ranked: a limit, not a store"] {
+            assert!(text.contains(part), "{part:?} is missing on the {name}:\n{text}");
+        }
+    }
+}
+
+#[test]
+fn a_limit_that_was_not_shown_to_wait_for_the_disk_says_so_first() {
+    let mut results = beside_the_limit();
+    results.proofs.retain(|proof| proof.engine != "log");
+    let why = results.unranked(&results.cells[2].cell).expect("it is not ranked");
+    assert_eq!(why, "its durability was not put to the proof");
 }
 
 #[test]

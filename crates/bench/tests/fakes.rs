@@ -16,8 +16,10 @@ use plait_bench::report::results::{Results, SCHEMA};
 use plait_bench::studies::Plan;
 use plait_bench::workloads::crew::{self, Amount, Shift, Worker};
 
-fn fake(name: &str) -> Entry {
-    catalogue::fakes().into_iter().find(|entry| entry.name == name).expect("a fake")
+fn entry(name: &str) -> Entry {
+    let mut all = catalogue::fakes();
+    all.extend(catalogue::all(&[]).expect("the catalogue"));
+    all.into_iter().find(|entry| entry.name == name).expect("it is there")
 }
 
 fn rules(tracing: Tracing) -> Rules {
@@ -32,14 +34,14 @@ fn rules(tracing: Tracing) -> Rules {
     }
 }
 
-/// Runs one cell for each of some fakes; the results as they are stored.
+/// Runs one cell for each of some engines; the results as they are stored.
 fn results(names: &[&str], commits: u64, rules: &Rules) -> Results {
     let medium = tempfile::tempdir().unwrap();
     let id = |name| format!("fakes/{name}");
     let cells =
         names.iter().map(|name| proofs::cell(id(name), name, commits, medium.path())).collect();
     let plan = Plan { cells, charts: Vec::new() };
-    let engines: Vec<Entry> = names.iter().map(|name| fake(name)).collect();
+    let engines: Vec<Entry> = names.iter().map(|name| entry(name)).collect();
     let Run { proofs, cells, interrupted } =
         runner::run(&plan, &engines, rules, &mut |_| Ok(())).unwrap();
     let left: Vec<_> = std::fs::read_dir(medium.path()).unwrap().flatten().collect();
@@ -81,6 +83,22 @@ fn an_engine_that_does_not_wait_for_the_disk_is_not_ranked() {
         assert!(why.contains("too few"), "{liar}: {why}");
         assert!(answers(&results, liar)[0].measured().is_some(), "{liar} is listed all the same");
     }
+}
+
+#[test]
+fn the_bare_log_waits_for_the_disk_as_a_store_must_and_is_not_ranked() {
+    let results = results(&["log"], 20, &rules(Tracing::Wanted));
+    assert_eq!(results.proofs.len(), 3, "alone, and ten at a time in both ways to begin");
+    for proof in &results.proofs {
+        assert!(proof.proven, "{proof:?}");
+        // Alone each commit is a group; and no more is synced than there are commits.
+        let syncs: u64 = proof.syncs.values().sum();
+        assert!(syncs <= proof.commits, "{proof:?}");
+        assert!(proof.workers > 1 || syncs == proof.commits, "{proof:?}");
+        assert_eq!(proof.syncs.keys().collect::<Vec<_>>(), ["fdatasync"]);
+    }
+    assert!(answers(&results, "log")[0].measured().is_some());
+    assert_eq!(unranked(&results, "log").as_deref(), Some("a limit, not a store"));
 }
 
 #[test]
@@ -151,7 +169,7 @@ impl Worker for Inserter<'_> {
 /// A thousand commits of the engine that sleeps 200 ms at every 500th.
 fn of_a_stalling_engine(due_per_second: Option<f64>) -> Phase {
     let directory = tempfile::tempdir().unwrap();
-    let engine = fake("fake-stalls").engine().expect("built in").load().unwrap();
+    let engine = entry("fake-stalls").engine().expect("built in").load().unwrap();
     let store = engine.open(directory.path(), &Settings::default()).unwrap();
     store.create(&one_table()).unwrap();
     let amount = Amount::Each(1000);

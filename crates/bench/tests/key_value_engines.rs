@@ -37,6 +37,7 @@ const SETUPS: &[Setup] = &[
     Setup { name: "fjall", settings: &[], overlapping: true },
     Setup { name: "rocksdb", settings: &[], overlapping: true },
     Setup { name: "map", settings: &[], overlapping: false },
+    Setup { name: "log", settings: &[], overlapping: false },
 ];
 
 fn tables() -> Vec<Table> {

@@ -276,6 +276,52 @@ fn an_engine_that_loses_an_update_is_caught() {
 }
 
 #[test]
+fn an_engine_without_sql_does_the_same_by_keys_and_every_commit_is_found() {
+    for mix in [Mix::SelectUpdate, Mix::Hot(1), Mix::Inserts, Mix::MostlyReads(50)] {
+        let folder = tempfile::tempdir().unwrap();
+        let workload = Workload::Writers(Load { mix, ..load(4, Amount::Together(200)) });
+        let answer = spec(Kind::Log, Settings::default(), workload, folder.path()).run();
+        let measured = measured(answer);
+        let commits = measured.phases[0].commits;
+        let rows = if mix == Mix::Inserts { 400 } else { 200 };
+        let expected = format!("{rows} rows hold the {commits} commits acknowledged");
+        assert_eq!(measured.verified, [expected], "{mix:?}");
+        assert!(commits == 200 || mix == Mix::MostlyReads(50), "{mix:?}: {commits}");
+    }
+}
+
+#[test]
+fn by_keys_a_lost_update_is_caught() {
+    let folder = tempfile::tempdir().unwrap();
+    // The first 200 writes fill the table.
+    let engine = Forgetful::new(Kind::Log.load().unwrap(), "", |write| write == 207);
+    let settings = Settings::default();
+    let site = Site {
+        engine: &engine,
+        kind: None,
+        settings: &settings,
+        directory: folder.path().to_owned(),
+        seed: 1,
+    };
+    let error = Workload::Writers(load(2, Amount::Each(10))).run(&site).expect_err("a lost update");
+    let text = error.to_string();
+    assert!(text.contains("20 acknowledged commits on 200 rows left 200 rows with 19"), "{text}");
+}
+
+#[test]
+fn by_keys_there_is_no_index_and_no_change_of_a_row_without_a_transaction() {
+    for load in [
+        Load { index: true, mix: Mix::Inserts, ..load(1, Amount::Each(1)) },
+        Load { begin: None, ..load(1, Amount::Each(1)) },
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let workload = Workload::Writers(load);
+        let answer = spec(Kind::Log, Settings::default(), workload, folder.path()).run();
+        assert!(matches!(&answer, Answer::NotApplicable { .. }), "{answer:?}");
+    }
+}
+
+#[test]
 fn writers_behind_a_mutex_of_the_program_never_poll_for_the_lock() {
     for begin in [Some(Begin::Immediate), None] {
         let folder = tempfile::tempdir().unwrap();

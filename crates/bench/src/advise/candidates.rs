@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Need;
-use crate::engines::catalogue::{Entry, Kind};
+use crate::engines::catalogue::{self, Entry, Kind};
 use crate::engines::{Begin, Durability};
 use crate::studies::draft::{Arm, Draft, Look, category, series};
 use crate::studies::{Metric, Mode, Plan, Point, Shape, Study};
@@ -148,9 +148,12 @@ fn options(entry: &Entry, kind: &Kind) -> &'static [Option] {
         Kind::Rocksdb { .. } => ROCKSDB,
         Kind::Fjall => FJALL,
         // What Plait is advised for is SQL; its key-value API works on the same tables.
-        Kind::PlaitKv { .. } | Kind::Map | Kind::Files | Kind::Dict { .. } | Kind::Fake { .. } => {
-            &[]
-        }
+        Kind::PlaitKv { .. }
+        | Kind::Map
+        | Kind::Log
+        | Kind::Files
+        | Kind::Dict { .. }
+        | Kind::Fake { .. } => &[],
     }
 }
 
@@ -165,6 +168,10 @@ pub fn plan(need: &Need, engines: &[Entry], medium: &Path, seconds: f64) -> (Pla
             others.push(format!("{}: absent", entry.title));
             continue;
         };
+        if catalogue::is_limit(&entry.name) {
+            others.push(format!("{}: {}", entry.title, catalogue::LIMIT));
+            continue;
+        }
         if need.processes && !kind.serves_processes() {
             others.push(format!("{}: a store belongs to one process", entry.title));
             continue;

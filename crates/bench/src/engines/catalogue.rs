@@ -12,6 +12,7 @@ use super::dict::{self, DictEngine};
 use super::fake::{self, FakeEngine, Fault};
 use super::files::FilesEngine;
 use super::lmdb::{self, LmdbEngine};
+use super::log::{self, LogEngine};
 use super::map::MapEngine;
 use super::postgres::{self, PostgresEngine};
 use super::redb::{self, RedbEngine};
@@ -63,6 +64,8 @@ pub enum Kind {
     Turso,
     /// Ordered maps in memory.
     Map,
+    /// The same behind a bare log: a limit, not a store.
+    Log,
     /// The file system.
     Files,
     /// A dictionary in a Python process.
@@ -107,6 +110,7 @@ impl Kind {
             #[cfg(not(feature = "turso"))]
             Self::Turso => Err(Failure::broken("Turso was left out of this build")),
             Self::Map => Ok(Box::new(MapEngine)),
+            Self::Log => Ok(Box::new(LogEngine)),
             Self::Files => Ok(Box::new(FilesEngine)),
             Self::Dict { python } => Ok(Box::new(DictEngine::new(python))),
             Self::Fake { fault } => Ok(Box::new(FakeEngine { fault: *fault })),
@@ -127,6 +131,7 @@ impl Kind {
             | Self::Rocksdb { .. }
             | Self::Fjall
             | Self::Map
+            | Self::Log
             | Self::Files
             | Self::Dict { .. }
             | Self::Fake { .. } => false,
@@ -200,6 +205,7 @@ pub fn all(libraries: &[NamedLibrary]) -> anyhow::Result<Vec<Entry>> {
         built_in("map", "BTreeMap behind a mutex", Kind::Map, "of Rust's standard library"),
         built_in("files", "files", Kind::Files, "of this kernel"),
         dict(),
+        built_in(log::NAME, log::TITLE, Kind::Log, "of this program"),
     ];
     for NamedLibrary { name, path, parameters: asked } in libraries {
         if entries.iter().any(|e| e.name == *name) {
@@ -221,6 +227,16 @@ pub fn all(libraries: &[NamedLibrary]) -> anyhow::Result<Vec<Entry>> {
         entries.push(entry);
     }
     Ok(entries)
+}
+
+/// Why [`is_limit`] keeps a row out of every ranking.
+pub const LIMIT: &str = "a limit, not a store";
+
+/// Whether an engine is what stores are measured against, and none itself: it is shown and never ranked. No other engine
+/// can have its name.
+#[must_use]
+pub fn is_limit(engine: &str) -> bool {
+    engine == log::NAME
 }
 
 /// The engines with a fault, for the suite's tests of itself. Not among [`all`]: they have to be named.

@@ -18,6 +18,7 @@
 //! | [`dict`] | a dictionary in a Python process |
 //! | [`fake`] | engines with a fault, which the suite must catch |
 //! | [`map`] | ordered maps in memory behind a mutex, the ceiling |
+//! | [`log`] | the same behind a bare log, the limit of durable writes |
 //!
 //! Threads: a store is shared by the threads of a trial, a connection stays with the thread that opened it.
 
@@ -33,6 +34,7 @@ pub mod fjall;
 pub mod key_value_sql;
 pub mod keys;
 pub mod lmdb;
+pub mod log;
 pub mod map;
 pub mod postgres;
 pub mod redb;

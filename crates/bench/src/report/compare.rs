@@ -1,6 +1,7 @@
 //! Two runs, cell by cell: what differs, and what only seems to.
 //!
 //! A difference is claimed only where the intervals of both medians separate; everything else is `no difference shown`.
+//! A limit ([`is_limit`]) is no store that could have become better, and is left out.
 //! What makes two runs hard to compare (another machine, other settings, disturbance) is said first.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,7 @@ use super::numbers::{figure, spread, times};
 use super::results::Results;
 use super::standing::{self, Verdict};
 use super::terminal;
+use crate::engines::catalogue::is_limit;
 use crate::measure::statistics::Median;
 use crate::studies::Metric;
 
@@ -96,7 +98,8 @@ pub fn compare(a: &Results, b: &Results) -> Comparison {
 
 fn places(charts: &[Evaluated]) -> impl Iterator<Item = (Key, &Evaluated, &str, &Place)> {
     charts.iter().flat_map(|chart| {
-        chart.series.iter().flat_map(move |line| {
+        let stores = chart.series.iter().filter(|line| !is_limit(&line.engine));
+        stores.flat_map(move |line| {
             line.places.iter().map(move |place| {
                 let key = (place.cell.clone(), place.x.to_string(), chart.unit);
                 (key, chart, line.label.as_str(), place)

@@ -39,6 +39,11 @@ const ABOUT: &[About] = &[
         durable: "temporary file, fsync, rename, fsync of the folder",
     },
     About { name: "dict", what: "Python dictionary, a ceiling", durable: "none" },
+    About {
+        name: "log",
+        what: "map behind a bare log, a limit",
+        durable: "fdatasync for each group of commits",
+    },
 ];
 
 /// Engines of the command line have SQLite's interface.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::results::Results;
+use crate::engines::catalogue::is_limit;
 use crate::studies::{Mode, Study};
 
 /// What one row answered to one question.
@@ -24,11 +25,11 @@ pub struct Answered {
     pub answers: Vec<String>,
 }
 
-/// All findings of a run, question by question in the order in which they came.
+/// All findings of a run, question by question in the order in which they came; none of a limit, which is no store.
 #[must_use]
 pub fn findings(results: &Results) -> Vec<Answered> {
     let mut all: Vec<Answered> = Vec::new();
-    for result in &results.cells {
+    for result in results.cells.iter().filter(|result| !is_limit(&result.cell.engine)) {
         let cell = &result.cell;
         let measured = result.trials.iter().filter_map(|trial| trial.answer.measured());
         for finding in measured.flat_map(|measured| &measured.findings) {

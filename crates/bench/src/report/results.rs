@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::engines::Durability;
-use crate::engines::catalogue::Entry;
+use crate::engines::catalogue::{self, Entry};
 use crate::measure::durability::Proof;
 use crate::measure::machine::{Disturbance, Machine, Medium};
 use crate::measure::phase::Phase;
@@ -103,10 +103,18 @@ impl Results {
         self.cells.iter().find(|result| result.cell.id == id)
     }
 
-    /// Why a cell is listed but not ranked: it claims to survive a power cut, and that was not shown, or its medium is
-    /// memory, where counted sync calls prove nothing. None for cells that claim less or whose every proof holds.
+    /// Why a cell is listed but not ranked: it claims a durability that was not shown, or it is
+    /// [a limit](catalogue::is_limit).
     #[must_use]
     pub fn unranked(&self, cell: &Cell) -> Option<String> {
+        let limit = catalogue::is_limit(&cell.engine).then(|| catalogue::LIMIT.to_owned());
+        self.unproven(cell).or(limit)
+    }
+
+    /// Why the durability of a cell counts for nothing: it claims to survive a power cut, and that was not shown, or its
+    /// medium is memory, where counted sync calls prove nothing. None for cells that claim less or whose every proof
+    /// holds.
+    fn unproven(&self, cell: &Cell) -> Option<String> {
         if cell.durability != Durability::PowerCut {
             return None;
         }

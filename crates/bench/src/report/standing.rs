@@ -1,6 +1,6 @@
 //! Where Plait wins and where it loses: at each place of each chart, its best row against the best row of each rival.
 //!
-//! 1. Only ranked places compete ([`Place::ranked`](super::evaluate::Place::ranked)).
+//! 1. Only ranked places compete ([`Place::ranked`](super::evaluate::Place::ranked)): no limit does.
 //! 2. A rival's row competes with Plait's if it claims to survive at least as much.
 //! 3. A rival enters with the better of all its rows, tuned or not, against the row of ours that stands for the place:
 //!    our tuned one, or defaults where we have no other. Only where both stand there do our defaults also meet a rival's

@@ -7,7 +7,7 @@
 //! | [`records`] | inserts, one by one or by many writers | C |
 //! | [`tasks`] | tasks created, changed and deleted | C |
 //! | [`key_value`] | inserts, selects, scans, mixes and deletes of keys and values | A |
-//! | [`writers`] | one random select and one random update in SQL, and other loads of many writers | D |
+//! | [`writers`] | one random select and one random update, and other loads of many writers | D |
 //! | [`behaviour`] | what an engine does when transactions meet | D |
 //! | [`transactions`] | reads and updates of a table of keys and values | advise, quick |
 //!

@@ -1,13 +1,22 @@
-//! Transactions of one random select and one random update in SQL, and what is asked of them since.
+//! Transactions of one random select and one random update, and what is asked of them since.
 //!
-//! The table is `records(id, n, tag, v)`: `id` is filled by the engine, `v` is random bytes and always new, and every
-//! committed write adds 1 to the sum of `n`. Afterwards that sum must be the number of acknowledged commits: a lost
-//! update, a doubled one and a dropped row all break it.
+//! The table is `records(id, n, tag, v)` in SQL, or the same by keys of an engine without SQL: `id` is filled by the
+//! engine, `v` is random bytes and always new, and every committed write adds 1 to the sum of `n`. Afterwards that sum
+//! must be the number of acknowledged commits: a lost update, a doubled one and a dropped row all break it.
+//!
+//! | module | what |
+//! |---|---|
+//! | `rows` | the table as a worker sees it |
+//! | `in_sql`, `by_keys` | in either form |
 //!
 //! Where the load has an index, it is on `tag`, and a count by its values must find every row.
 //!
 //! A steady shift is long enough that what an engine puts off comes due in it. What is then still put off is done when the
 //! store is closed, so that is measured too, and the rows are looked at in a store that was opened again.
+
+mod by_keys;
+mod in_sql;
+mod rows;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,10 +24,11 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use self::rows::Rows;
 use super::crew::{self, Amount, Place, Shift, Worker};
 use super::dice::Dice;
 use super::{Measured, Site, Workload};
-use crate::engines::{Begin, Failure, Outcome, Sql, Statement, Store, Value, Waits};
+use crate::engines::{Begin, Failure, Outcome, Store, Waits};
 use crate::measure::phase::Phase;
 use crate::measure::trial::size_of;
 use crate::measure::usage;
@@ -115,28 +125,17 @@ impl Load {
     }
 
     fn fill(&self, store: &dyn Store, seed: u64) -> Outcome<()> {
-        let mut sql = store.sql()?;
-        let dialect = sql.dialect();
-        let (int, blob, key) = (dialect.int, dialect.blob, dialect.automatic_key);
-        sql.script(&format!(
-            "CREATE TABLE records(id {key}, n {int} NOT NULL, tag {int} NOT NULL, v {blob} NOT NULL)"
-        ))?;
-        if self.index {
-            sql.script("CREATE INDEX records_by_tag ON records(tag)")?;
-        }
-        let insert = sql.prepare(INSERT)?;
+        let mut rows = rows::create(store, self.index)?;
         let mut dice = Dice::new(seed, u64::MAX);
         let mut value = vec![0; self.value_bytes];
-        sql.begin(Begin::Deferred)?;
+        rows.begin(Begin::Deferred)?;
         for _ in 0..self.rows {
             dice.fill(&mut value);
             let tag = dice.below(TAGS).cast_signed();
-            sql.execute(insert, &[Value::Int(0), Value::Int(tag), Value::Blob(&value)])?;
+            rows.insert(0, tag, &value)?;
         }
-        sql.commit()?;
-        let mut ids = (0, 0);
-        let range = sql.prepare("SELECT min(id), max(id) FROM records")?;
-        sql.query(range, &[], &mut |row| ids = (row.int(0), row.int(1)))?;
+        rows.commit()?;
+        let ids = rows.ids()?;
         if ids != (1, self.rows.cast_signed()) {
             return Err(Failure::broken(format!("{} rows got the ids {ids:?}", self.rows)));
         }
@@ -144,12 +143,9 @@ impl Load {
     }
 
     fn verify(&self, store: &dyn Store, commits: u64) -> Outcome<Vec<String>> {
-        let mut sql = store.sql()?;
-        let (mut rows, mut sum) = (0, 0);
-        let all = sql.prepare("SELECT count(*), sum(n) FROM records")?;
-        sql.query(all, &[], &mut |row| {
-            (rows, sum) = (row.int(0).cast_unsigned(), row.int(1).cast_unsigned());
-        })?;
+        let mut table = rows::open(store, 0)?;
+        let (rows, sum) = table.sums()?;
+        let (rows, sum) = (rows.cast_unsigned(), sum.cast_unsigned());
         let inserted = if self.mix == Mix::Inserts { commits } else { 0 };
         let expected = (self.rows + inserted, commits);
         if (rows, sum) != expected {
@@ -161,11 +157,8 @@ impl Load {
         let mut verified = vec![format!("{rows} rows hold the {sum} commits acknowledged")];
         if self.index {
             let mut found = 0;
-            let tagged = sql.prepare("SELECT count(*) FROM records WHERE tag=?1")?;
             for tag in 0..TAGS.cast_signed() {
-                let count =
-                    &mut |row: &dyn crate::engines::Row| found += row.int(0).cast_unsigned();
-                sql.query(tagged, &[Value::Int(tag)], count)?;
+                found += table.tagged(tag)?;
             }
             if found != rows {
                 return Err(Failure::broken(format!("the index finds {found} of {rows} rows")));
@@ -182,15 +175,10 @@ impl Load {
         store: &'a dyn Store,
         index: u32,
     ) -> Outcome<Box<dyn Worker + 'a>> {
-        let mut sql = store.sql()?;
         Ok(Box::new(Client {
             load: self,
             index,
-            select: sql.prepare("SELECT n, v FROM records WHERE id=?1")?,
-            update: sql.prepare("UPDATE records SET n=n+1, v=?2 WHERE id=?1")?,
-            insert: sql.prepare(INSERT)?,
-            sum: sql.prepare("SELECT count(*), sum(n) FROM records")?,
-            sql,
+            rows: rows::open(store, index)?,
             dice: Dice::new(site.seed, u64::from(index)),
             action: Action::Select,
             ids: (1, 1),
@@ -201,8 +189,6 @@ impl Load {
         }))
     }
 }
-
-const INSERT: &str = "INSERT INTO records(n, tag, v) VALUES(?1, ?2, ?3)";
 
 /// What a transaction does.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -217,11 +203,7 @@ enum Action {
 struct Client<'a> {
     load: &'a Load,
     index: u32,
-    sql: Box<dyn Sql + 'a>,
-    select: Statement,
-    update: Statement,
-    insert: Statement,
-    sum: Statement,
+    rows: Box<dyn Rows + 'a>,
     dice: Dice,
     action: Action,
     /// The row to be selected and the row to be updated.
@@ -234,10 +216,7 @@ struct Client<'a> {
 
 impl Client<'_> {
     fn select(&mut self) -> Outcome<()> {
-        let mut bytes = 0;
-        let found = &mut |row: &dyn crate::engines::Row| bytes = row.bytes(1).len();
-        let rows = self.sql.query(self.select, &[Value::Int(self.ids.0)], found)?;
-        if rows == 1 && bytes == self.load.value_bytes {
+        if self.rows.select(self.ids.0)? == Some(self.load.value_bytes) {
             return Ok(());
         }
         Err(Failure::broken(format!("row {} is not there, or not as it was written", self.ids.0)))
@@ -245,12 +224,10 @@ impl Client<'_> {
 
     fn write(&mut self) -> Outcome<()> {
         let changed = if self.action == Action::Insert {
-            let values = [Value::Int(1), Value::Int(self.tag), Value::Blob(&self.value)];
-            self.sql.execute(self.insert, &values)?
+            self.rows.insert(1, self.tag, &self.value)?
         } else {
             self.select()?;
-            let values = [Value::Int(self.ids.1), Value::Blob(&self.value)];
-            self.sql.execute(self.update, &values)?
+            self.rows.update(self.ids.1, &self.value)?
         };
         if changed == 1 {
             return Ok(());
@@ -258,27 +235,21 @@ impl Client<'_> {
         Err(Failure::broken(format!("a write changed {changed} rows instead of one")))
     }
 
-    fn sums(&mut self) -> Outcome<(i64, i64)> {
-        let mut sums = (0, 0);
-        self.sql.query(self.sum, &[], &mut |row| sums = (row.int(0), row.int(1)))?;
-        Ok(sums)
-    }
-
     fn read_for_long(&mut self) -> Outcome<()> {
         let Amount::Seconds(seconds) = self.load.shift.amount else {
             return Err(Failure::broken("a long reader reads for a time: give the shift one"));
         };
-        self.sql.begin(Begin::Deferred)?;
-        let before = self.sums()?;
+        self.rows.begin(Begin::Deferred)?;
+        let before = self.rows.sums()?;
         std::thread::sleep(Duration::from_secs_f64(seconds));
-        let after = self.sums()?;
+        let after = self.rows.sums()?;
         if before != after {
             return Err(Failure::broken(format!(
                 "a transaction that reads saw first {before:?}, then {after:?}"
             )));
         }
         self.saw_file_bytes = Some(size_of(&self.directory));
-        self.sql.commit()
+        self.rows.commit()
     }
 }
 
@@ -310,19 +281,19 @@ impl Worker for Client<'_> {
             (Action::ReadForLong, _) => self.read_for_long(),
             (_, None) => self.write(),
             (_, Some(begin)) => {
-                self.sql.begin(begin)?;
+                self.rows.begin(begin)?;
                 self.write()?;
-                self.sql.commit()
+                self.rows.commit()
             }
         }
     }
 
     fn give_up(&mut self) -> Outcome<()> {
-        self.sql.rollback()
+        self.rows.rollback()
     }
 
     fn waits(&self) -> Waits {
-        self.sql.waits()
+        self.rows.waits()
     }
 
     fn writes(&self) -> bool {

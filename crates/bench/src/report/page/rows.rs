@@ -231,7 +231,7 @@ fn syncs(counts: &BTreeMap<String, u64>) -> String {
     if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
 }
 
-/// Rows that claim to survive a power cut and did not show it: engine, row, why; each once.
+/// Rows that are listed and not ranked, failed trials aside: engine, row, why; each once.
 pub fn claims(results: &Results) -> Vec<(String, String, String)> {
     let mut claims = Vec::new();
     for result in &results.cells {

@@ -58,9 +58,9 @@ fn thousands(number: u64) -> String {
 mod tests {
     use std::collections::HashSet;
 
-    use super::super::{Series, Study};
+    use super::super::{Chart, Series, Study};
     use super::*;
-    use crate::engines::{Durability, Settings, catalogue};
+    use crate::engines::{Durability, Settings, catalogue, log};
     use crate::measure::trial::{Answer, Spec};
     use crate::workloads::Workload;
     use crate::workloads::crew::Place;
@@ -121,6 +121,32 @@ mod tests {
                     .collect();
                 assert!(classes.len() <= 1, "{}: {classes:?}", chart.frame.id);
             }
+        }
+    }
+
+    #[test]
+    fn the_limit_is_measured_where_something_is_written_durably_and_nowhere_else() {
+        for (quick, thorough) in [(true, false), (false, true)] {
+            let plan = Study::Kv.plan(&Request { thorough, ..request(Mode::Modern, quick) });
+            for cell in plan.cells.iter().filter(|cell| cell.engine == log::NAME) {
+                let Workload::KeyValue(load) = &cell.workload else { panic!("{}", cell.id) };
+                let mut steps = load.parts.iter().flat_map(|part| &part.steps);
+                assert!(steps.all(Step::is_of_writes), "{}: {:?}", cell.id, load.parts);
+                assert_eq!(cell.durability, Durability::PowerCut);
+            }
+            let of_durable_writes = ["many", "one", "blob", "threads", "value-size-insert-int"];
+            let more = if thorough { &["many-keys"][..] } else { &[] };
+            let mut expected: Vec<String> = of_durable_writes
+                .iter()
+                .chain(more)
+                .map(|chart| format!("kv/modern/power-cut/{chart}"))
+                .collect();
+            let shows =
+                |c: &&Chart| c.series.iter().any(|s| s.engine == log::NAME && !s.points.is_empty());
+            let charts = plan.charts.iter().filter(shows);
+            let mut shown: Vec<String> = charts.map(|c| c.frame.id.clone()).collect();
+            (expected.sort(), shown.sort());
+            assert_eq!(shown, expected);
         }
     }
 

@@ -5,7 +5,7 @@ use super::super::draft::{Draft, Look, series};
 use super::super::{Metric, Point, Request, Shape, Tuning, X};
 use super::variants::{self, Variant};
 use super::{bar, thousands};
-use crate::engines::{Durability, KeyKind};
+use crate::engines::{Durability, KeyKind, log};
 use crate::workloads::Workload;
 use crate::workloads::crew::Place;
 use crate::workloads::key_value::{Load, Part, Step};
@@ -13,7 +13,7 @@ use crate::workloads::key_value::{Load, Part, Step};
 /// Threads of the chart of several.
 const THREADS: u32 = 8;
 /// Stores that one process opens alone.
-const ONE_PROCESS: [&str; 3] = ["rocksdb", "redb", "fjall"];
+const ONE_PROCESS: [&str; 4] = ["rocksdb", "redb", "fjall", log::NAME];
 /// Commits in flight where they are not waited for one by one.
 const IN_FLIGHT: u64 = 1_000;
 /// Rows in each transaction of a batch.
@@ -86,8 +86,11 @@ fn class(durability: Durability) -> (&'static str, &'static str) {
     }
 }
 
-/// What a variant does, without sizes and tables.
-fn load(variant: &Variant, rows: u64, value_bytes: usize, parts: Vec<Part>) -> Load {
+/// What a variant does, without sizes and tables: of these steps those that it takes.
+fn load(variant: &Variant, rows: u64, value_bytes: usize, mut parts: Vec<Part>) -> Load {
+    for part in &mut parts {
+        part.steps.retain(|step| variant.takes(step));
+    }
     Load {
         rows,
         value_bytes,
@@ -104,7 +107,8 @@ struct Bars<'a> {
     id: &'a str,
     title: &'a str,
     note: &'a str,
-    phases: Vec<String>,
+    keys: KeyKind,
+    steps: &'a [Step],
 }
 
 /// Variants with their cells, which those that are absent have not.
@@ -129,9 +133,10 @@ fn bars(draft: &mut Draft<'_>, durability: Durability, what: &Bars<'_>, shown: &
     let (word, meaning) = class(durability);
     let of_class = shown.iter().filter(|(variant, _)| variant.arm.durability == durability);
     let lines: Vec<_> = of_class
-        .map(|(Variant { arm, .. }, cell)| {
-            let points = what.phases.iter().map(|phase| bar(cell.as_ref(), phase));
-            series(&arm.label, &arm.engine, points)
+        .map(|(variant, cell)| {
+            let steps = what.steps.iter().filter(|step| variant.takes(step));
+            let points = steps.map(|step| bar(cell.as_ref(), &step.phase(what.keys)));
+            series(&variant.arm.label, &variant.arm.engine, points)
         })
         .collect();
     if lines.is_empty() {
@@ -173,7 +178,6 @@ fn add_operations(draft: &mut Draft<'_>, variants: &[Variant], sizes: &Sizes) {
     let shown = cells(draft, variants, "operations", |variant| {
         load(variant, sizes.rows, VALUE_BYTES, parts.clone())
     });
-    let names = |steps: &[Step], keys| steps.iter().map(|step| step.phase(keys)).collect();
     let rows = thousands(sizes.rows);
     let of_many = format!(
         "{rows} rows with random keys and values of 100 bytes, unsorted, {BATCH} a transaction, selects too; ranges of \
@@ -190,19 +194,22 @@ fn add_operations(draft: &mut Draft<'_>, variants: &[Variant], sizes: &Sizes) {
                 id: "many",
                 title: "Integer keys, many rows a transaction",
                 note: &of_many,
-                phases: names(&many, int),
+                keys: int,
+                steps: &many,
             },
             Bars {
                 id: "one",
                 title: "Integer keys, one operation a transaction",
                 note: &of_one,
-                phases: names(&one, int),
+                keys: int,
+                steps: &one,
             },
             Bars {
                 id: "blob",
                 title: "24-byte keys, many rows a transaction",
                 note: &of_many,
-                phases: names(&blob, blob_keys),
+                keys: blob_keys,
+                steps: &blob,
             },
         ];
         for what in &charts {
@@ -277,8 +284,8 @@ fn add_further(draft: &mut Draft<'_>, variants: &[Variant], what: &Further<'_>, 
         let steps = std::iter::once(Step::Insert).chain(what.steps.iter().copied()).collect();
         load(variant, sizes.rows, VALUE_BYTES, vec![Part { keys: KeyKind::Int, steps }])
     });
-    let phases = what.steps.iter().map(|step| step.phase(KeyKind::Int)).collect();
-    let chart = Bars { id: what.id, title: what.title, note: &what.note, phases };
+    let Further { id, title, note, steps, .. } = what;
+    let chart = Bars { id, title, note, keys: KeyKind::Int, steps };
     bars(draft, what.durability, &chart, &shown);
 }
 
@@ -298,7 +305,7 @@ fn add_value_sizes(draft: &mut Draft<'_>, variants: &[Variant], sizes: &Sizes) {
             let place = format!("value-size/{}/{bytes}", variant.arm.id);
             (bytes, draft.cell(&variant.arm, &place, &Workload::KeyValue(load)))
         };
-        shown.push((&variant.arm, sizes.value_sizes.iter().map(&mut cell).collect::<Vec<_>>()));
+        shown.push((variant, sizes.value_sizes.iter().map(&mut cell).collect::<Vec<_>>()));
     }
     if shown.is_empty() {
         return;
@@ -310,10 +317,11 @@ fn add_value_sizes(draft: &mut Draft<'_>, variants: &[Variant], sizes: &Sizes) {
             let cell = cell.clone()?;
             Some(Point { x: X::Number(*bytes as f64), cell, phase: Some(phase.clone()) })
         };
-        let lines = shown
-            .iter()
-            .map(|(arm, cells)| series(&arm.label, &arm.engine, cells.iter().map(point)))
-            .collect();
+        let line = |(Variant { arm, .. }, cells): &(&Variant, Vec<_>)| {
+            series(&arm.label, &arm.engine, cells.iter().map(point))
+        };
+        let taking = shown.iter().filter(|(variant, _)| variant.takes(&step));
+        let lines = taking.map(line).collect();
         let note = format!(
             "Integer keys; {} MiB of values in all, at most 50,000 rows; transactions of 1 MiB, at most {BATCH} rows.",
             sizes.sized_bytes >> 20
@@ -334,7 +342,6 @@ fn add_value_sizes(draft: &mut Draft<'_>, variants: &[Variant], sizes: &Sizes) {
 /// Ten million keys: most of them are in no cache but the kernel's.
 fn add_many(draft: &mut Draft<'_>, variants: &[Variant]) {
     let steps = vec![Step::Insert, Step::Select, Step::Scan { ranges: 10_000, length: RANGE }];
-    let phases = steps.iter().map(|step| step.phase(KeyKind::Int)).collect();
     let taking = variants.iter().filter(|variant| takes_many(variant));
     let shown = cells(draft, taking, "many-keys", |variant| {
         let parts = vec![Part { keys: KeyKind::Int, steps: steps.clone() }];
@@ -348,7 +355,9 @@ fn add_many(draft: &mut Draft<'_>, variants: &[Variant]) {
         thousands(MANY_ROWS),
         thousands(10 * BATCH)
     );
-    let what = Bars { id: "many-keys", title: "Ten million integer keys", note: &note, phases };
+    let (keys, steps) = (KeyKind::Int, &steps[..]);
+    let what =
+        Bars { id: "many-keys", title: "Ten million integer keys", note: &note, keys, steps };
     bars(draft, Durability::PowerCut, &what, &shown);
 }
 

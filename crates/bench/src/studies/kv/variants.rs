@@ -8,8 +8,10 @@
 use super::super::draft::Arm;
 use super::super::{Request, Tuning};
 use super::is_named_library;
-use crate::engines::catalogue::Entry;
+use crate::engines::catalogue::{Entry, is_limit};
+use crate::engines::log;
 use crate::engines::{Begin, Durability, Settings};
+use crate::workloads::key_value::Step;
 
 /// An engine in a setting.
 pub struct Variant {
@@ -21,6 +23,13 @@ pub struct Variant {
     pub without_rowid: bool,
     /// Whether it takes part in the series over value sizes and in the largest size.
     pub represents: bool,
+}
+
+impl Variant {
+    /// Whether what it does at this step says something of it.
+    pub fn takes(&self, step: &Step) -> bool {
+        !is_limit(&self.arm.engine) || step.is_of_writes()
+    }
 }
 
 /// A row of the table below.
@@ -205,6 +214,9 @@ const FJALL: &[Row] = &[
 
 const MAP: &[Row] = &[row("map", "", Nothing, &[])];
 
+/// A limit of durable writes: it takes part where these are measured, and only in them.
+const LOG: &[Row] = &[row("limit", "", PowerCut, &[]).representing()];
+
 fn rows(entry: &Entry) -> &'static [Row] {
     match entry.name.as_str() {
         "stock" => SQLITE,
@@ -217,6 +229,7 @@ fn rows(entry: &Entry) -> &'static [Row] {
         "redb" => REDB,
         "fjall" => FJALL,
         "map" => MAP,
+        log::NAME => LOG,
         _ if is_named_library(entry) => SQLITE,
         _ => &[],
     }

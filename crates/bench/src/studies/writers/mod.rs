@@ -55,10 +55,10 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::engines::Begin;
     use crate::engines::catalogue::{Entry, Kind, Presence};
+    use crate::engines::{Begin, Durability, log};
     use crate::studies::draft::tests::assert_sound;
-    use crate::studies::{Cell, Metric, X};
+    use crate::studies::{Cell, Chart, Metric, X};
     use crate::workloads::Workload;
     use crate::workloads::writers::{CLOSING, WITH_CLOSING};
 
@@ -213,6 +213,31 @@ mod tests {
             assert_eq!(phases, HashSet::from([None, Some(WITH_CLOSING), Some(CLOSING)]));
         }
         assert_eq!(steady_plan(&request(Mode::Historical, false, false)), Plan::default());
+    }
+
+    #[test]
+    fn the_limit_is_a_line_of_every_chart_of_durable_writes_of_threads_and_of_no_other() {
+        for (quick, thorough) in [(true, false), (false, false), (false, true)] {
+            let mut request = request(Mode::Modern, quick, thorough);
+            let here = Presence::Here { engine: Kind::Log, version: String::new() };
+            let name = log::NAME.to_owned();
+            request.engines.push(Entry { title: name.clone(), name, presence: here });
+            let plan = plan(&request);
+            let shows = |chart: &&Chart| chart.series.iter().any(|s| s.engine == log::NAME);
+            let charts: Vec<&str> =
+                plan.charts.iter().filter(shows).map(|chart| chart.frame.id.as_str()).collect();
+            let rates = plan.charts.iter().filter(|c| c.frame.metric == Metric::Latency).count();
+            let has = |name: &str| charts.contains(&format!("writers/modern/{name}").as_str());
+            assert!(has("threads") && has("threads-cpu-each") && has("loads"), "{charts:?}");
+            assert_eq!(charts.iter().filter(|id| id.contains("/rate-")).count(), rates);
+            assert!(!has("processes") && !has("reduced") && !has("begin"), "{charts:?}");
+            for cell in plan.cells.iter().filter(|cell| cell.engine == log::NAME) {
+                let load = writers(cell).expect("no behaviour is asked of a limit");
+                assert!(!load.index && load.place == Place::Threads && load.begin.is_some());
+                assert!(!matches!(load.mix, Mix::MostlyReads(_)), "{}", cell.id);
+                assert_eq!(cell.durability, Durability::PowerCut);
+            }
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::load;
 use super::rows::{Place, Row};
 use crate::engines::Begin;
 use crate::engines::catalogue::Kind;
+use crate::engines::log;
 use crate::studies::draft::{Draft, LARGE_CACHE, Look};
 use crate::studies::{Metric, Mode, Plan, Request, Series, Shape, Study, X};
 use crate::workloads::crew;
@@ -15,7 +16,8 @@ const WORKERS: u32 = 8;
 
 const NOTE: &str = "10,000 rows of about 400 bytes; a transaction is one random select and one random \
     update, repeated when refused. BEGIN CONCURRENT where the row says so, else BEGIN IMMEDIATE, which any program for \
-    SQLite can use unchanged. Processor time and system calls are of the whole trial, servers included.";
+    SQLite can use unchanged. The bare log is no store: it appends the new rows of a map in memory, with one sync for each \
+    group of commits. Processor time and system calls are of the whole trial, servers included.";
 
 /// Stock SQLite's and Berkeley DB's files, Plait's log, a server's cluster.
 const CONCURRENT_FULL: [(&str, &str); 2] =
@@ -43,6 +45,8 @@ pub struct Rows {
     pub further: Vec<Row>,
     /// With reduced durability.
     pub reduced: Vec<Row>,
+    /// The bare log: in charts of durable writes, and of threads only.
+    limit: Row,
     postgres: Row,
 }
 
@@ -93,6 +97,7 @@ pub fn rows(request: &Request) -> Rows {
         ],
         further,
         reduced: reduced(request),
+        limit: row("log", log::NAME, log::TITLE, &[]),
         postgres,
     }
 }
@@ -233,6 +238,7 @@ fn threads(draft: &mut Draft<'_>, rows: &Rows, scale: &Scale) {
         .main
         .iter()
         .chain(&rows.further)
+        .chain([&rows.limit])
         .filter_map(|row| {
             // A glance looks closely at the main rows only.
             let counts =
@@ -298,6 +304,11 @@ fn loads(draft: &mut Draft<'_>, rows: &Rows, scale: &Scale) {
         places.push(Place::category("95 % reads", mix(Mix::MostlyReads(95))));
         places
     };
+    let writes_only = |quick: bool| {
+        let names =
+            ["inserts", "one hot row", "ten hot rows"].map(|name| X::Category(name.to_owned()));
+        places(quick).into_iter().filter(|place| names.contains(&place.x)).collect()
+    };
     let mut all: Vec<Series> = rows
         .main
         .iter()
@@ -306,6 +317,7 @@ fn loads(draft: &mut Draft<'_>, rows: &Rows, scale: &Scale) {
     if !scale.quick {
         all.extend(rows.postgres.series(draft, "loads", places(false)));
     }
+    all.extend(rows.limit.series(draft, "loads", writes_only(scale.quick)));
     let bars = |id, title, metric| Look {
         shape: Shape::Bars,
         ..lines(id, title, metric, "load, 8 threads")
@@ -395,6 +407,7 @@ fn rates(draft: &mut Draft<'_>, rows: &Rows, scale: &Scale) {
         let series: Vec<Series> = rows
             .main
             .iter()
+            .chain([&rows.limit])
             .filter_map(|row| {
                 let place = Place { x: X::Number(*rate), load: base.clone(), phase: None };
                 row.series(draft, "rate", vec![place])

@@ -80,6 +80,16 @@ pub enum Step {
 }
 
 impl Step {
+    /// Whether at least half of it is writing.
+    #[must_use]
+    pub fn is_of_writes(&self) -> bool {
+        match self {
+            Self::Insert | Self::InsertOne { .. } | Self::Promised { .. } | Self::Delete => true,
+            Self::Select | Self::Scan { .. } => false,
+            Self::Mix { read_percent, .. } => *read_percent <= 50,
+        }
+    }
+
     /// What the phase of this step is called.
     #[must_use]
     pub fn phase(&self, keys: KeyKind) -> String {
