@@ -24,6 +24,7 @@ pub mod stopped;
 pub mod subject;
 pub mod tally;
 pub mod torture;
+pub mod walks;
 pub mod wholeness;
 
 pub use plait_client as sqlite;

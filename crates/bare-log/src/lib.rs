@@ -1,16 +1,16 @@
-//! A bare log, the limit of durable writes: records one behind the other in one file, and one fdatasync for each group
-//! of commits that wait for it.
+//! A bare log, the limit of durable writes: records one behind the other in one file, and one fdatasync for
+//! each group of commits that wait for it.
 //!
-//! A store whose commits survive a power cut does this and more, so none can be faster by much. Nothing reads the log
-//! again: it is what stores are measured against, and no store.
+//! A store whose commits survive a power cut does this and more, so none can be faster by much. Nothing reads
+//! the log again: it is what stores are measured against, and no store.
 //!
-//! Layout: the file gets its room when it is made, as zeros that are written and synced. Where the room ends, records
-//! go on at its beginning. A file that grew would have its metadata synced with each group, which takes half as long
-//! again; stores that prepare their log would then be above the limit.
+//! Layout: the file gets its room when it is made, as zeros that are written and synced. Where the room ends,
+//! records go on at its beginning. A file that grew would have its metadata synced with each group, which
+//! takes half as long again; stores that prepare their log would then be above the limit.
 //!
-//! Threads: any number of one process. The first commit that finds nobody leading leads: it writes and syncs all that
-//! is there. The others sleep. Groups alternate between two futex words, so that a finished sync wakes the members of
-//! its own group and one of the next, which leads that.
+//! Threads: any number of one process. The first commit that finds nobody leading leads: it writes and syncs
+//! all that is there. The others sleep. Groups alternate between two futex words, so that a finished sync
+//! wakes the members of its own group and one of the next, which leads that.
 //!
 //! 1. A commit that returned has its record on disk.
 //! 2. One thread leads at a time, so records of a later group stand behind those of an earlier one.
@@ -39,8 +39,8 @@ pub struct BareLog {
     file: File,
     room_bytes: u64,
     state: Mutex<State>,
-    /// The newest group on disk. Release, the partner of Acquire in [`commit`](Self::commit): a member that sees its
-    /// group returns.
+    /// The newest group on disk. Release, the partner of Acquire in [`commit`](Self::commit): a member that
+    /// sees its group returns.
     synced: AtomicU64,
     /// What the members of even and of odd groups sleep on.
     words: [AtomicU32; 2],
@@ -64,7 +64,8 @@ struct State {
 }
 
 impl BareLog {
-    /// Makes a log at `path` with room for so many bytes until it goes on at its beginning. What was there is lost.
+    /// Makes a log at `path` with room for so many bytes until it goes on at its beginning. What was there is
+    /// lost.
     ///
     /// # Errors
     /// If the file cannot be made, filled and synced.
@@ -117,7 +118,8 @@ impl BareLog {
                 state = self.lock();
                 continue;
             }
-            // Relaxed: the leader changes the word after it has taken the mutex again, so this is an older value.
+            // Relaxed: the leader changes the word after it has taken the mutex again, so this is an older
+            // value.
             let seen = self.word(own).load(Ordering::Relaxed);
             drop(state);
             // However it ends, the sleeper looks again.
@@ -194,8 +196,8 @@ impl BareLog {
 
     fn wake(&self, group: u64, sleepers: u32) {
         let word = self.word(group);
-        // Relaxed: it only keeps who is about to sleep from it. What a sleeper acts on comes with the mutex, or with
-        // `synced`.
+        // Relaxed: it only keeps who is about to sleep from it. What a sleeper acts on comes with the mutex,
+        // or with `synced`.
         word.fetch_add(1, Ordering::Relaxed);
         futex::wake(word, futex::Flags::PRIVATE, sleepers).expect("a word of our own can be waked");
     }

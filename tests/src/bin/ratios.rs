@@ -5,7 +5,9 @@ use clap::{Parser, Subcommand};
 use plait_tests::differential::dice::Dice;
 use plait_tests::os;
 use plait_tests::paths;
-use plait_tests::ratios::case::{self, Case, LargeTable, Load, OWN_BEST_WRITERS};
+use plait_tests::ratios::bare_log;
+use plait_tests::ratios::case::{self, Case, LargeTable, Load, OWN_BEST_WRITERS, Work};
+use plait_tests::ratios::instructions;
 use plait_tests::ratios::members::{Member, serve};
 use plait_tests::ratios::overhead::{self, Loop, Overhead};
 use plait_tests::ratios::peers::{self, PeerCase};
@@ -13,6 +15,7 @@ use plait_tests::ratios::table::{Line, Median, print, print_machine};
 use plait_tests::ratios::trial::{Outcome, Trial, make_large};
 use plait_tests::ratios::verdict::judge;
 use plait_tests::subject::Subject;
+use plait_tests::walks::{self, Rounds};
 use serde::de::DeserializeOwned;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -24,7 +27,8 @@ use std::time::Duration;
 struct Arguments {
     #[command(subcommand)]
     inner: Option<Inner>,
-    /// Only these cases; `overhead` and `own-best` are cases too. All but those of ten million rows when left out.
+    /// Only these cases; `overhead`, `instructions` and `own-best` are cases too. All but those of ten
+    /// million rows when left out.
     #[arg(long = "case")]
     cases: Vec<String>,
     /// Trials of each engine on each case.
@@ -55,6 +59,9 @@ enum Inner {
     /// One member of a trial (for this program itself).
     #[command(hide = true)]
     Member { json: String },
+    /// Statements whose instructions are counted (for this program itself).
+    #[command(name = walks::COMMAND, hide = true)]
+    Count { json: String },
     /// One loop of the overhead case (for this program itself).
     #[command(hide = true)]
     Overhead { json: String },
@@ -74,6 +81,10 @@ fn main() -> anyhow::Result<ExitCode> {
         Some(Inner::Member { json }) => {
             let member: Member = serde_json::from_str(json)?;
             serve(&member)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Inner::Count { json }) => {
+            serde_json::from_str::<Rounds>(json)?.run()?;
             Ok(ExitCode::SUCCESS)
         }
         Some(Inner::Overhead { json }) => {
@@ -123,17 +134,20 @@ impl<'a> Bench<'a> {
     fn run(mut self) -> anyhow::Result<ExitCode> {
         let all = case::all();
         let known = |name: &str| {
-            ["own-best", "overhead"].contains(&name)
+            ["own-best", "overhead", instructions::NAME].contains(&name)
                 || all.iter().any(|case| case.name == name)
                 || peers::ALL.iter().any(|case| case.name == name)
         };
         if self.arguments.list {
             all.iter().for_each(|case| println!("{:18} {}", case.name, case.title));
             peers::ALL.iter().for_each(|case| println!("{:18} {}", case.name, case.title));
-            println!(
-                "{:18} plait over all numbers of writers\n{:18} prepared loops in WAL mode",
-                "own-best", "overhead"
-            );
+            for (name, title) in [
+                ("own-best", "plait over all numbers of writers"),
+                ("overhead", "prepared loops in WAL mode"),
+                (instructions::NAME, instructions::TITLE),
+            ] {
+                println!("{name:18} {title}");
+            }
             return Ok(ExitCode::SUCCESS);
         }
         for name in &self.arguments.cases {
@@ -172,6 +186,10 @@ impl<'a> Bench<'a> {
         if self.wants("overhead") {
             lines.extend(self.overhead()?);
         }
+        if self.wants(instructions::NAME) {
+            eprintln!("{}", instructions::TITLE);
+            lines.extend(instructions::measure(&self.stock, &self.plait)?);
+        }
         lines.extend(self.peers()?);
         print(&lines);
         for (writers, median) in OWN_BEST_WRITERS.iter().zip(&own) {
@@ -184,7 +202,7 @@ impl<'a> Bench<'a> {
         Ok(if below && self.arguments.check { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
-    /// Both engines on one load, or the library under test on two, in random order.
+    /// Both engines on one load, or the library under test and what it is held against, in random order.
     fn pair(&mut self, case: &Case, outcomes: &mut Measured) -> anyhow::Result<()> {
         let stock_first = self.dice.one_in(2);
         for stock in [stock_first, !stock_first] {
@@ -216,7 +234,8 @@ impl<'a> Bench<'a> {
         let outcome: Outcome = in_child("trial", &serde_json::to_string(&trial)?)
             .with_context(|| format!("{} on {load:?}", subject.library.display()))?;
         std::fs::remove_dir_all(&directory)?;
-        let expected = subject.mode.name();
+        let is_log = load.work == Work::BareLog;
+        let expected = if is_log { bare_log::MODE } else { subject.mode.name() };
         ensure!(
             outcome.settings.journal_mode == expected,
             "settings were not kept: {:?}",

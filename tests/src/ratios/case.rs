@@ -58,6 +58,9 @@ pub enum Work {
     Tpcc,
     /// A mix of reads and changes of single rows.
     Ycsb(Ycsb),
+    /// A record of the length of a [`Work::SelectUpdate`]'s frame, appended to a bare log: the limit, and no
+    /// store.
+    BareLog,
     /// Nothing: what a database that two connections have open and have written to takes of disk and memory.
     Idle,
 }
@@ -197,6 +200,8 @@ pub enum Requirement {
     Fairness(f64),
     /// At most so many times the bytes that stock writes to disk for each commit.
     WrittenTimesStock(f64),
+    /// At most so many times the processor time for each commit.
+    CpuTimesStock(f64),
     /// At most this part of the transactions conflict.
     Conflicts(f64),
     /// A worker's last tenth of jobs goes at least so many times as fast as its first.
@@ -218,7 +223,8 @@ pub struct Case {
     pub title: &'static str,
     /// What is measured.
     pub load: Load,
-    /// What it is held against on the library under test itself, in the place of the same load on stock.
+    /// What it is held against in the place of the same load on stock: another one of the library under test,
+    /// or a bare log.
     pub against: Option<Load>,
     /// What is required of it.
     pub requirements: Vec<Requirement>,
@@ -256,6 +262,7 @@ pub fn own_best_load(writers: u32) -> Load {
 #[must_use]
 pub fn all() -> Vec<Case> {
     let mut all = steady_work();
+    all.extend(limits());
     all.extend(hot_exclusive_and_values());
     all.extend(long_runs());
     all.push(latency());
@@ -265,6 +272,27 @@ pub fn all() -> Vec<Case> {
     all.extend(reads());
     all.extend(keys());
     all
+}
+
+/// Durable commits held against what the disk and a bare log allow.
+fn limits() -> Vec<Case> {
+    use Requirement::{CpuTimesStock, TimesStock};
+    let case = |name, title, writers, requirement| {
+        let load = select_update(writers, Begin::Concurrent);
+        let against = Some(Load { work: Work::BareLog, ..load.clone() });
+        Case { name, title, load, against, requirements: vec![requirement] }
+    };
+    vec![
+        case("limit-1", "1 writer; against a bare log", 1, TimesStock(0.9)),
+        case("limit-10", "10 writers; against a bare log", 10, TimesStock(0.9)),
+        case("limit-100", "100 writers; against a bare log", 100, TimesStock(0.6)),
+        case(
+            "limit-cpu",
+            "processor time of 100 writers; against a bare log",
+            100,
+            CpuTimesStock(1.8),
+        ),
+    ]
 }
 
 fn long_runs() -> Vec<Case> {

@@ -1,5 +1,6 @@
 //! Runs the members of a trial together: ready, warm-up, measured time, end; in threads or in processes.
 
+use super::bare_log::Appender;
 use super::case::{Load, Work};
 use super::keyed::KeyedLoop;
 use super::passer::Passer;
@@ -10,6 +11,7 @@ use super::visitor::{Maker, Visitor};
 use super::worker::Worker;
 use super::writer::{Count, Repeated, Settings, Writer};
 use super::ycsb::Client;
+use crate::os::process_cpu_time;
 use crate::sqlite::Result;
 use crate::subject::Subject;
 use anyhow::{Context as _, bail};
@@ -47,6 +49,9 @@ pub struct Together {
     pub readers: Vec<Count>,
     /// Settings of a member's connection.
     pub settings: Settings,
+    /// Processor time of this process while the members were measured; none where they work in others, or
+    /// until everything is done.
+    pub cpu: Duration,
 }
 
 /// What a member does.
@@ -69,7 +74,7 @@ macro_rules! role {
     )* };
 }
 role!(run: Writer, Worker, Passer, Remover, KeyedLoop);
-role!(repeat: Reader, Visitor, Maker, Client, Clerk);
+role!(repeat: Reader, Visitor, Maker, Client, Clerk, Appender);
 
 impl Member {
     fn connect(&self) -> anyhow::Result<Box<dyn Role>> {
@@ -137,33 +142,52 @@ const ENDED: u8 = 2;
 /// Runs members as threads of this process.
 pub fn in_threads(members: Vec<Member>) -> anyhow::Result<Together> {
     let (time, work) = (members[0].time, members[0].load.work);
+    let connect = |member: Member| (member.reads.is_some(), move || member.connect());
+    at_the_same_time(members.into_iter().map(connect).collect(), work, time)
+}
+
+/// Runs writers of a bare log in the same way.
+pub fn append_in_threads(writers: Vec<Appender>, time: Duration) -> anyhow::Result<Together> {
+    let ready = |writer| (false, move || Ok(Box::new(writer) as Box<dyn Role>));
+    at_the_same_time(writers.into_iter().map(ready).collect(), Work::BareLog, time)
+}
+
+/// Runs what connects in threads; of each whether it reads.
+fn at_the_same_time<C>(all: Vec<(bool, C)>, work: Work, time: Duration) -> anyhow::Result<Together>
+where
+    C: FnOnce() -> anyhow::Result<Box<dyn Role>> + Send + 'static,
+{
     let phase = Arc::new(AtomicU8::new(WARMING));
-    let ready = Arc::new(Barrier::new(members.len() + 1));
-    let threads: Vec<_> = members
+    let ready = Arc::new(Barrier::new(all.len() + 1));
+    let threads: Vec<_> = all
         .into_iter()
-        .map(|member| {
+        .map(|(reads, connect)| {
             let (phase, ready) = (phase.clone(), ready.clone());
             std::thread::spawn(move || -> anyhow::Result<(bool, Count, Settings)> {
-                let connected = member.connect().and_then(|role| Ok((role.settings()?, role)));
+                let connected = connect().and_then(|role| Ok((role.settings()?, role)));
                 ready.wait();
                 let (settings, mut role) = connected?;
                 let count = role.run(&|| phase.load(Ordering::Relaxed) == ENDED, &|| {
                     phase.load(Ordering::Relaxed) == MEASURING
                 })?;
-                Ok((member.reads.is_some(), count, settings))
+                Ok((reads, count, settings))
             })
         })
         .collect();
     ready.wait();
+    let mut cpu = Duration::ZERO;
     if !work.is_finite() {
         std::thread::sleep(work.warm_up());
+        let before = process_cpu_time();
         phase.store(MEASURING, Ordering::Relaxed);
         std::thread::sleep(time);
         phase.store(ENDED, Ordering::Relaxed);
+        cpu = process_cpu_time() - before;
     }
     let results: Vec<_> =
         threads.into_iter().map(|thread| thread.join().expect("no panic")).collect();
-    gather(results.into_iter().collect::<anyhow::Result<_>>()?)
+    let together = gather(results.into_iter().collect::<anyhow::Result<_>>()?)?;
+    Ok(Together { cpu, ..together })
 }
 
 fn gather(results: Vec<(bool, Count, Settings)>) -> anyhow::Result<Together> {
@@ -172,7 +196,7 @@ fn gather(results: Vec<(bool, Count, Settings)>) -> anyhow::Result<Together> {
     for (reads, count, _) in results {
         if reads { readers.push(count) } else { writers.push(count) }
     }
-    Ok(Together { writers, readers, settings })
+    Ok(Together { writers, readers, settings, cpu: Duration::ZERO })
 }
 
 /// Runs members as processes; each is this program again, as `member`.

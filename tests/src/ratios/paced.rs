@@ -104,7 +104,8 @@ pub fn run(members: &[Member], phases: Phases) -> anyhow::Result<(Together, Late
     let mut all = wait_times();
     open.iter().try_for_each(|(_, times)| all.add(times))?;
     let counts: Vec<Count> = open.into_iter().map(|(count, _)| count).collect();
-    Ok((Together { writers: counts, readers: Vec::new(), settings }, Latency::of(&all)))
+    let cpu = Duration::ZERO;
+    Ok((Together { writers: counts, readers: Vec::new(), settings, cpu }, Latency::of(&all)))
 }
 
 /// Does the same with each writer at a time.

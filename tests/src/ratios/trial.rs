@@ -1,5 +1,6 @@
 //! One engine, one load, a fresh directory: set up, run, verify.
 
+use super::bare_log::{self, Appender};
 use super::case::{Beside, LargeTable, Load, Work};
 use super::idle::Footprint;
 use super::keyed;
@@ -15,10 +16,12 @@ use super::ycsb;
 use crate::place::Place;
 use crate::sqlite::Connection;
 use crate::subject::Subject;
-use anyhow::ensure;
+use anyhow::{bail, ensure};
+use plait_bare_log::{BareLog, ROOM_BYTES};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a trial counts what can be done, before it asks for half of it.
@@ -72,6 +75,8 @@ pub struct Outcome {
     pub footprint: Footprint,
     /// Waits from when transactions were due, where they are.
     pub latency: Latency,
+    /// Processor time of the trial's process for each commit (or read), where its threads work for a time.
+    pub cpu_each: Duration,
 }
 
 impl Trial {
@@ -81,6 +86,9 @@ impl Trial {
 
     /// Sets up, runs and verifies.
     pub fn run(&self) -> anyhow::Result<Outcome> {
+        if self.load.work == Work::BareLog {
+            return self.bare_log();
+        }
         let mut keeper = Some(self.set_up()?);
         if self.load.beside == Beside::Nobody {
             keeper.take().map_or(Ok(()), Connection::close)?;
@@ -104,6 +112,20 @@ impl Trial {
         let written_per_commit = (bytes_written()? - written) as f64 / commits.max(1) as f64;
         let outcome = self.outcome(&together, elapsed, close);
         Ok(Outcome { footprint, latency, written_per_commit, ..outcome })
+    }
+
+    /// The same for a log, which is no database.
+    fn bare_log(&self) -> anyhow::Result<Outcome> {
+        let path = self.directory.join("log");
+        let log = Arc::new(BareLog::create(&path, ROOM_BYTES)?);
+        let writer = |number: u32| {
+            let seed = self.seed.wrapping_mul(1009).wrapping_add(number.into());
+            Appender::new(log.clone(), number, seed)
+        };
+        let writers = (0..self.load.writers).map(writer).collect();
+        let together = members::append_in_threads(writers, self.time)?;
+        bare_log::verify(&log, &path, &together.writers)?;
+        Ok(self.outcome(&together, self.time, Duration::ZERO))
     }
 
     fn set_up(&self) -> anyhow::Result<Connection> {
@@ -141,6 +163,7 @@ impl Trial {
             Work::Bulk | Work::Values(_) => {
                 connection.execute("CREATE TABLE bulk(id INTEGER PRIMARY KEY, val BLOB)")?;
             }
+            Work::BareLog => bail!("a bare log is no database"),
             Work::Queue | Work::QueueReturning => worker::fill(&connection, self.load.jobs())?,
             Work::Visit(0) => fill(&connection)?,
             Work::Visit(_) | Work::Make(_) | Work::Idle => {
@@ -185,7 +208,8 @@ impl Trial {
     fn bulk(&self) -> anyhow::Result<Together> {
         let mut writer = Writer::connect(&self.subject, &self.database(), &self.load, self.seed)?;
         let count = writer.run_bulk()?;
-        Ok(Together { writers: vec![count], readers: Vec::new(), settings: writer.settings()? })
+        let settings = writer.settings()?;
+        Ok(Together { writers: vec![count], readers: Vec::new(), settings, cpu: Duration::ZERO })
     }
 
     fn paced(&self, latency: &mut Latency) -> anyhow::Result<Together> {
@@ -208,7 +232,7 @@ impl Trial {
         *footprint = Footprint::of(&self.database())?;
         let settings = Settings::read(&connections[0])?;
         let count = Count { total: 2, measured: 2, ..Count::default() };
-        Ok(Together { writers: vec![count], readers: Vec::new(), settings })
+        Ok(Together { writers: vec![count], readers: Vec::new(), settings, cpu: Duration::ZERO })
     }
 
     /// Rows and counters must say what was acknowledged: a lost or doubled update, or a lost row, fails the trial.
@@ -326,11 +350,13 @@ impl Trial {
             steady: together.writers.first().map_or(0.0, |count| count.steady),
             footprint: Footprint::default(),
             latency: Latency::default(),
+            cpu_each: together.cpu.div_f64(measured.max(1) as f64),
         }
     }
 }
 
-fn fill(connection: &Connection) -> anyhow::Result<()> {
+/// Makes the table of [`Work::SelectUpdate`].
+pub(super) fn fill(connection: &Connection) -> anyhow::Result<()> {
     fill_rows(connection, Work::SelectUpdate.rows())
 }
 

@@ -45,6 +45,15 @@ fn against_stock(requirement: &Requirement, stock: &Median, plait: &Median) -> O
                 plait <= stock * most,
             )
         }
+        Requirement::CpuTimesStock(most) => {
+            let [stock, plait] = [stock, plait].map(|of| of.outcome.cpu_each);
+            let ratio = ratio(plait, stock);
+            (
+                format!("{most:.2} x cpu"),
+                format!("{ratio:.2} x, {plait:.1?} of {stock:.1?}"),
+                ratio <= most,
+            )
+        }
         Requirement::IdleMebibytes(most) => {
             let say = |of: &Median| {
                 let Footprint { disk_bytes, mapped_bytes } = of.outcome.footprint;
@@ -107,6 +116,7 @@ fn alone(requirement: &Requirement, plait: &Median, own: &[Median]) -> Verdict {
         }
         Requirement::TimesStock(_)
         | Requirement::WrittenTimesStock(_)
+        | Requirement::CpuTimesStock(_)
         | Requirement::IdleMebibytes(_)
         | Requirement::Wait(..)
         | Requirement::WaitTimesStock(..) => unreachable!("it was held against stock"),
@@ -146,6 +156,7 @@ mod tests {
             written_per_commit: 4096.0,
             footprint: Footprint::default(),
             latency: Latency { p999, max },
+            cpu_each: Duration::from_micros(10),
         }
     }
 
@@ -175,6 +186,9 @@ mod tests {
         assert!(!reached(Requirement::TimesStock(3.0), &stock, &plait));
         assert!(reached(Requirement::TimesStock(2.9), &stock, &plait));
         assert!(reached(Requirement::WrittenTimesStock(1.0), &stock, &plait));
+        let costly = Outcome { cpu_each: Duration::from_micros(19), ..plait.clone() };
+        assert!(reached(Requirement::CpuTimesStock(2.0), &stock, &costly));
+        assert!(!reached(Requirement::CpuTimesStock(1.8), &stock, &costly));
         assert!(!reached(Requirement::Conflicts(0.0), &stock, &plait));
         assert!(reached(Requirement::Fairness(1.0), &stock, &plait));
     }

@@ -232,8 +232,8 @@ pub fn all(libraries: &[NamedLibrary]) -> anyhow::Result<Vec<Entry>> {
 /// Why [`is_limit`] keeps a row out of every ranking.
 pub const LIMIT: &str = "a limit, not a store";
 
-/// Whether an engine is what stores are measured against, and none itself: it is shown and never ranked. No other engine
-/// can have its name.
+/// Whether an engine is what stores are measured against, and none itself: it is shown and never ranked. No
+/// other engine can have its name.
 #[must_use]
 pub fn is_limit(engine: &str) -> bool {
     engine == log::NAME

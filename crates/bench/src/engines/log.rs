@@ -1,12 +1,13 @@
-//! A bare log, the limit of durable writes: what the ordered map of [`map`](super::map) does, behind a real log.
+//! A bare log, the limit of durable writes: what the ordered map of [`map`](super::map) does, behind a real
+//! log.
 //!
-//! A transaction gathers the bytes of the keys and values that it writes. Its commit gives the map free, then appends
-//! them to the log and waits for the sync of its group ([`BareLog`]). So it is put to the proof like any store that
-//! claims to survive a power cut, and does no more than any of these has to do.
+//! A transaction gathers the bytes of the keys and values that it writes. Its commit gives the map free, then
+//! appends them to the log and waits for the sync of its group ([`BareLog`]). So it is put to the proof like
+//! any store that claims to survive a power cut, and does no more than any of these has to do.
 //!
 //! It is a limit and no store, so it is shown in charts of durable writes and never ranked
-//! ([`catalogue::is_limit`](super::catalogue::is_limit)). Deliberately absent: recovery, since nobody reads the log
-//! again; settings; a second process, since the map belongs to one.
+//! ([`catalogue::is_limit`](super::catalogue::is_limit)). Deliberately absent: recovery, since nobody reads
+//! the log again; settings; a second process, since the map belongs to one.
 
 use std::path::Path;
 

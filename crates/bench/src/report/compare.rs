@@ -1,8 +1,8 @@
 //! Two runs, cell by cell: what differs, and what only seems to.
 //!
-//! A difference is claimed only where the intervals of both medians separate; everything else is `no difference shown`.
-//! A limit ([`is_limit`]) is no store that could have become better, and is left out.
-//! What makes two runs hard to compare (another machine, other settings, disturbance) is said first.
+//! A difference is claimed only where the intervals of both medians separate; everything else is `no
+//! difference shown`. A limit ([`is_limit`]) is no store that could have become better, and is left out. What
+//! makes two runs hard to compare (another machine, other settings, disturbance) is said first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -25,7 +25,8 @@ pub struct Answered {
     pub answers: Vec<String>,
 }
 
-/// All findings of a run, question by question in the order in which they came; none of a limit, which is no store.
+/// All findings of a run, question by question in the order in which they came; none of a limit, which is no
+/// store.
 #[must_use]
 pub fn findings(results: &Results) -> Vec<Answered> {
     let mut all: Vec<Answered> = Vec::new();

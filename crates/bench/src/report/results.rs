@@ -111,9 +111,9 @@ impl Results {
         self.unproven(cell).or(limit)
     }
 
-    /// Why the durability of a cell counts for nothing: it claims to survive a power cut, and that was not shown, or its
-    /// medium is memory, where counted sync calls prove nothing. None for cells that claim less or whose every proof
-    /// holds.
+    /// Why the durability of a cell counts for nothing: it claims to survive a power cut, and that was not
+    /// shown, or its medium is memory, where counted sync calls prove nothing. None for cells that claim less
+    /// or whose every proof holds.
     fn unproven(&self, cell: &Cell) -> Option<String> {
         if cell.durability != Durability::PowerCut {
             return None;

@@ -1,8 +1,9 @@
 //! Transactions of one random select and one random update, and what is asked of them since.
 //!
-//! The table is `records(id, n, tag, v)` in SQL, or the same by keys of an engine without SQL: `id` is filled by the
-//! engine, `v` is random bytes and always new, and every committed write adds 1 to the sum of `n`. Afterwards that sum
-//! must be the number of acknowledged commits: a lost update, a doubled one and a dropped row all break it.
+//! The table is `records(id, n, tag, v)` in SQL, or the same by keys of an engine without SQL: `id` is filled
+//! by the engine, `v` is random bytes and always new, and every committed write adds 1 to the sum of `n`.
+//! Afterwards that sum must be the number of acknowledged commits: a lost update, a doubled one and a dropped
+//! row all break it.
 //!
 //! | module | what |
 //! |---|---|
