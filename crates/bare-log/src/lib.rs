@@ -8,9 +8,10 @@
 //! records go on at its beginning. A file that grew would have its metadata synced with each group, which
 //! takes half as long again; stores that prepare their log would then be above the limit.
 //!
-//! Threads: any number of one process. The first commit that finds nobody leading leads: it writes and syncs
-//! all that is there. The others sleep. Groups alternate between two futex words, so that a finished sync
-//! wakes the members of its own group and one of the next, which leads that.
+//! Threads: any number of one process. The first commit that finds nobody leading leads: for a moment it lets
+//! those commit whom the last sync woke, then it writes and syncs all that is there. The others sleep. Groups
+//! alternate between two futex words, so that a finished sync wakes the members of its own group and one of
+//! the next, which leads that.
 //!
 //! 1. A commit that returned has its record on disk.
 //! 2. One thread leads at a time, so records of a later group stand behind those of an earlier one.
@@ -24,11 +25,15 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::thread::futex;
 
 /// Room of a log that is measured: so much that no record meets the write of the one in whose place it comes.
 pub const ROOM_BYTES: u64 = 16 << 20;
+
+/// A leader waits for company at most this part of the time that the last sync took.
+const PATIENCE: u32 = 2;
 
 /// All sleepers on a word.
 const ALL: u32 = i32::MAX.cast_unsigned();
@@ -55,8 +60,12 @@ struct State {
     members: u64,
     /// Memory of the group before, to be used again.
     spare: Vec<u8>,
-    /// Whether a thread writes and syncs the group before.
+    /// Whether a thread leads: it waits for company, or writes and syncs the group before.
     is_led: bool,
+    /// How many were in a group or waited for the next one when the last sync ended.
+    active: u64,
+    /// What that write and sync took.
+    last_sync: Duration,
     /// Bytes that are on disk, counted from the first record.
     synced_bytes: u64,
     /// Why nothing can be committed any more.
@@ -90,6 +99,8 @@ impl BareLog {
             members: 0,
             spare: Vec::new(),
             is_led: false,
+            active: 0,
+            last_sync: Duration::ZERO,
             synced_bytes: 0,
             failure: None,
         };
@@ -144,17 +155,22 @@ impl BareLog {
     }
 
     /// Writes and syncs the group that has gathered, and wakes whom that concerns.
-    fn lead(&self, mut state: MutexGuard<'_, State>) {
+    fn lead<'a>(&'a self, mut state: MutexGuard<'a, State>) {
+        state.is_led = true;
+        let mut state = self.await_company(state);
         let spare = std::mem::take(&mut state.spare);
         let mut records = std::mem::replace(&mut state.records, spare);
         let members = std::mem::take(&mut state.members);
         let (own, at) = (state.group, state.synced_bytes);
         state.group += 1;
-        state.is_led = true;
         drop(state);
+        let begun = Instant::now();
         let written = self.write(&records, at).and_then(|()| self.file.sync_data());
+        let last_sync = begun.elapsed();
         let mut state = self.lock();
         state.is_led = false;
+        state.active = members + state.members;
+        state.last_sync = last_sync;
         match written {
             Ok(()) => {
                 state.synced_bytes += records.len() as u64;
@@ -172,6 +188,18 @@ impl BareLog {
         if is_next_there {
             self.wake(own + 1, if has_failed { ALL } else { 1 });
         }
+    }
+
+    /// Lets those commit who were just woken, or two half groups would take turns, and a sync that takes long
+    /// would serve half as many as it can. With nobody else there is nothing to wait for.
+    fn await_company<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let begun = Instant::now();
+        while state.members < state.active && begun.elapsed() < state.last_sync / PATIENCE {
+            drop(state);
+            std::thread::yield_now();
+            state = self.lock();
+        }
+        state
     }
 
     /// Writes records behind the first `at` bytes.

@@ -145,7 +145,8 @@ mod tests {
                 |c: &&Chart| c.series.iter().any(|s| s.engine == log::NAME && !s.points.is_empty());
             let charts = plan.charts.iter().filter(shows);
             let mut shown: Vec<String> = charts.map(|c| c.frame.id.clone()).collect();
-            (expected.sort(), shown.sort());
+            expected.sort();
+            shown.sort();
             assert_eq!(shown, expected);
         }
     }
