@@ -86,10 +86,11 @@ fn class(durability: Durability) -> (&'static str, &'static str) {
     }
 }
 
-/// What a variant does, without sizes and tables: of these steps those that it takes.
+/// What a variant does, without sizes and tables: of these steps those that are shown, after the filling.
 fn load(variant: &Variant, rows: u64, value_bytes: usize, mut parts: Vec<Part>) -> Load {
+    parts.retain(|part| part.steps.iter().any(|step| variant.shows(step)));
     for part in &mut parts {
-        part.steps.retain(|step| variant.takes(step));
+        part.steps.retain(|step| *step == Step::Insert || variant.shows(step));
     }
     Load {
         rows,
@@ -131,10 +132,12 @@ fn cells<'a>(
 /// One chart of one class; none of a class that no chosen engine has.
 fn bars(draft: &mut Draft<'_>, durability: Durability, what: &Bars<'_>, shown: &Shown<'_>) {
     let (word, meaning) = class(durability);
-    let of_class = shown.iter().filter(|(variant, _)| variant.arm.durability == durability);
+    let of_class = shown.iter().filter(|(variant, _)| {
+        variant.arm.durability == durability && what.steps.iter().any(|step| variant.shows(step))
+    });
     let lines: Vec<_> = of_class
         .map(|(variant, cell)| {
-            let steps = what.steps.iter().filter(|step| variant.takes(step));
+            let steps = what.steps.iter().filter(|step| variant.shows(step));
             let points = steps.map(|step| bar(cell.as_ref(), &step.phase(what.keys)));
             series(&variant.arm.label, &variant.arm.engine, points)
         })
@@ -294,7 +297,7 @@ fn add_value_sizes(draft: &mut Draft<'_>, variants: &[Variant], sizes: &Sizes) {
     let steps = [Step::Insert, Step::Select];
     let parts = || vec![Part { keys: KeyKind::Int, steps: steps.to_vec() }];
     let mut shown = Vec::new();
-    for variant in variants.iter().filter(|variant| variant.represents) {
+    for variant in variants.iter().filter(|variant| variant.represents && !variant.is_limit()) {
         let mut cell = |&bytes: &usize| {
             let rows = (sizes.sized_bytes / bytes).min(50_000) as u64;
             let each = (SIZED_BATCH_BYTES / bytes) as u64;
@@ -305,7 +308,7 @@ fn add_value_sizes(draft: &mut Draft<'_>, variants: &[Variant], sizes: &Sizes) {
             let place = format!("value-size/{}/{bytes}", variant.arm.id);
             (bytes, draft.cell(&variant.arm, &place, &Workload::KeyValue(load)))
         };
-        shown.push((variant, sizes.value_sizes.iter().map(&mut cell).collect::<Vec<_>>()));
+        shown.push((&variant.arm, sizes.value_sizes.iter().map(&mut cell).collect::<Vec<_>>()));
     }
     if shown.is_empty() {
         return;
@@ -317,11 +320,10 @@ fn add_value_sizes(draft: &mut Draft<'_>, variants: &[Variant], sizes: &Sizes) {
             let cell = cell.clone()?;
             Some(Point { x: X::Number(*bytes as f64), cell, phase: Some(phase.clone()) })
         };
-        let line = |(Variant { arm, .. }, cells): &(&Variant, Vec<_>)| {
-            series(&arm.label, &arm.engine, cells.iter().map(point))
-        };
-        let taking = shown.iter().filter(|(variant, _)| variant.takes(&step));
-        let lines = taking.map(line).collect();
+        let lines = shown
+            .iter()
+            .map(|(arm, cells)| series(&arm.label, &arm.engine, cells.iter().map(point)))
+            .collect();
         let note = format!(
             "Integer keys; {} MiB of values in all, at most 50,000 rows; transactions of 1 MiB, at most {BATCH} rows.",
             sizes.sized_bytes >> 20
@@ -364,5 +366,6 @@ fn add_many(draft: &mut Draft<'_>, variants: &[Variant]) {
 /// Durable settings, as they come or tuned, without those that are there for another comparison.
 fn takes_many(variant: &Variant) -> bool {
     variant.arm.durability == Durability::PowerCut
+        && !variant.is_limit()
         && (variant.represents || variant.tuning == Tuning::Tuned)
 }

@@ -26,9 +26,15 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// Whether what it does at this step says something of it.
-    pub fn takes(&self, step: &Step) -> bool {
-        !is_limit(&self.arm.engine) || step.is_of_writes()
+    /// Whether it is a limit: of commits, each of which waits for the disk. Of reads it is none, nor of transactions
+    /// of many rows, where its map has more to do than its log.
+    pub fn is_limit(&self) -> bool {
+        is_limit(&self.arm.engine)
+    }
+
+    /// Whether a chart of this step shows it.
+    pub fn shows(&self, step: &Step) -> bool {
+        !self.is_limit() || step.is_of_commits()
     }
 }
 
@@ -214,7 +220,7 @@ const FJALL: &[Row] = &[
 
 const MAP: &[Row] = &[row("map", "", Nothing, &[])];
 
-/// A limit of durable writes: it takes part where these are measured, and only in them.
+/// See [`Variant::is_limit`].
 const LOG: &[Row] = &[row("limit", "", PowerCut, &[]).representing()];
 
 fn rows(entry: &Entry) -> &'static [Row] {

@@ -80,12 +80,12 @@ pub enum Step {
 }
 
 impl Step {
-    /// Whether at least half of it is writing.
+    /// Whether at least half of its operations are commits.
     #[must_use]
-    pub fn is_of_writes(&self) -> bool {
+    pub fn is_of_commits(&self) -> bool {
         match self {
-            Self::Insert | Self::InsertOne { .. } | Self::Promised { .. } | Self::Delete => true,
-            Self::Select | Self::Scan { .. } => false,
+            Self::InsertOne { .. } | Self::Promised { .. } => true,
+            Self::Insert | Self::Delete | Self::Select | Self::Scan { .. } => false,
             Self::Mix { read_percent, .. } => *read_percent <= 50,
         }
     }
