@@ -2,7 +2,7 @@
 CARGO ?= cargo
 XTASK = $(CARGO) run --quiet --profile task --package xtask --
 
-.PHONY: all dist demo check edits test tree install uninstall packages packages-test wheel wheels wheel-test pages torture powercut-images fuzz sanitize tsan arm tcl suites adopt real site site-test bench-ratios bench-peers wheels-test-musl musl
+.PHONY: all dist demo check edits test tree install uninstall packages packages-test wheel wheels wheel-test pages torture powercut-images fuzz sanitize tsan arm tcl suites adopt real site site-test bench-ratios bench-peers wheels-test-musl musl replica-torture stores
 
 all: dist
 
@@ -133,6 +133,16 @@ torture:
 	for suite in $(SUITES); do \
 		target/release/torture $$suite --seconds $(DURATION) --seed $(SEED) --searchers $(SEARCHERS) --tally $(TALLY) || exit 1; \
 	done
+
+# Replicas in a simulated world, RUNS runs from SEED on, objects damaged in two of five. ARGS="--fault NAME" plants a fault.
+RUNS ?= 100000
+replica-torture:
+	$(CARGO) run --release --package plait-replicate --features simulation --bin replicate-torture -- --runs $(RUNS) --seed $(SEED) $(ARGS)
+
+# Replicas in real stores: versitygw, gofakes3 and azurite, which are fit for them, and s3rver and s3s-fs, which the probe has to refuse.
+# go, npm and cargo fetch them. ARGS="azurite s3rver".
+stores:
+	sh crates/replicate/stores.sh $(ARGS)
 
 # Power cuts under ext4, xfs and btrfs on loop devices, for DURATION seconds together; then with a library that does not sync, which has to
 # be reported. Needs root, FUSE, and the packages e2fsprogs, xfsprogs and btrfs-progs.

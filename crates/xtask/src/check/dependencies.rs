@@ -19,6 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("plait-cli", &["plait-client", "plait-sqlite", "plait-engine"]),
     ("plait", &["plait-sqlite", "plait-raw"]),
     ("plait-bench", &["plait-bare-log", "plait-client"]),
+    ("plait-replicate", &[]),
     ("plait-tests", &["plait-bare-log", "plait-client"]),
     ("xtask", &["plait-splice"]),
 ];

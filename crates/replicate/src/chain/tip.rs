@@ -1,0 +1,73 @@
+//! The newest record of a chain.
+
+use bytes::Bytes;
+
+use super::{Found, Link, Listing, Reader};
+use crate::error::{Error, Result};
+use crate::ids::{Hash, RecordNumber};
+use crate::record::Record;
+use crate::world::World;
+
+/// The newest record, as it was found.
+#[derive(Clone, Debug)]
+pub struct Tip {
+    /// The record.
+    pub record: Record,
+    /// Its hash.
+    pub hash: Hash,
+    /// Its object.
+    pub bytes: Bytes,
+    /// A number before it that is missing.
+    pub hole: Option<RecordNumber>,
+    /// The list by which it was found.
+    pub listing: Listing,
+}
+
+/// Finds the newest record; `None` if there is no chain. Another writer may have made more by the
+/// time it returns.
+///
+/// # Errors
+/// [`Error::Record`] if the newest record is damaged, and the store's.
+pub async fn find(world: &World) -> Result<Option<Tip>> {
+    loop {
+        let listing = Listing::make(world).await?;
+        let highest = listing.highest();
+        if highest == RecordNumber::NONE {
+            return Ok(None);
+        }
+        let hole = listing.hole();
+        let mut reader = Reader::with(world, listing.clone());
+        let mut link = Link::before(None, highest);
+        let mut found = match reader.object(highest, false).await {
+            Ok(Found::Object(bytes)) => bytes,
+            // It was packed and deleted since the list was made, or retention has passed by.
+            Ok(Found::Nothing) | Err(Error::Gone { .. } | Error::Missing { .. }) => {
+                refuse_vanished(world, highest).await?;
+                continue;
+            }
+            Err(other) => return Err(other),
+        };
+        let mut record = link.follow(&found)?;
+        // What came meanwhile.
+        while let Found::Object(bytes) = reader.object(link.number.next(), false).await? {
+            record = link.follow(&bytes)?;
+            found = bytes;
+        }
+        let hash = Hash::of(&found);
+        return Ok(Some(Tip { record, hash, bytes: found, hole, listing }));
+    }
+}
+
+/// Fails if a record is listed and cannot be read, though nothing behind it was made since.
+async fn refuse_vanished(world: &World, highest: RecordNumber) -> Result<()> {
+    let again = Listing::make(world).await?;
+    if again.highest() > highest || again.pack_of(highest).is_some() {
+        return Ok(());
+    }
+    let name = crate::names::record(highest);
+    match world.get(&name).await? {
+        None if again.loose.contains(&highest) => Err(Error::Missing { number: highest, name }),
+        // A list may show what was deleted during it.
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,168 @@
+//! Why something about a chain could not be done: what, where, and what to do.
+
+use crate::ids::{ChainId, RecordNumber};
+use crate::pack::BadPack;
+use crate::record::BadRecord;
+use crate::store::StoreError;
+
+/// Results of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything that may go wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A call of the store.
+    #[error("cannot {what} {name}: the store {error}")]
+    Store {
+        /// The call.
+        what: String,
+        /// The object, or the beginning of names.
+        name: String,
+        /// Why.
+        error: StoreError,
+    },
+    /// An object is no record, or is damaged.
+    #[error(
+        "record {number} ({name}) is damaged: {why}; what was committed before it can be restored \
+         with --record {}, and what comes after a later snapshot from that",
+        number.before()
+    )]
+    Record {
+        /// Which one.
+        number: RecordNumber,
+        /// Its object.
+        name: String,
+        /// What is wrong.
+        why: BadRecord,
+    },
+    /// An object is no pack, or is damaged.
+    #[error("the pack {name} is damaged: {why}; a later snapshot can be restored from")]
+    Pack {
+        /// Its object.
+        name: String,
+        /// What is wrong.
+        why: BadPack,
+    },
+    /// A record is not where the chain needs it.
+    #[error(
+        "record {number} ({name}) is missing, though later ones are there: it was removed, by a \
+         rule of the bucket or by hand; a later snapshot can be restored from"
+    )]
+    Missing {
+        /// Which one.
+        number: RecordNumber,
+        /// Its object.
+        name: String,
+    },
+    /// A record is sound, but of another chain or another moment.
+    #[error(
+        "record {number} ({name}) does not follow record {}: {why}; it was put there from another \
+         replica, or from an older copy of this one",
+        number.before()
+    )]
+    Unlinked {
+        /// Which one.
+        number: RecordNumber,
+        /// Its object.
+        name: String,
+        /// What differs.
+        why: &'static str,
+    },
+    /// A part of a snapshot.
+    #[error(
+        "{name}, a part of the pages in record {number}, {why}; choose another moment: plait replicas lists them"
+    )]
+    Part {
+        /// The record that names it.
+        number: RecordNumber,
+        /// Its object.
+        name: String,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// Retention has removed what is to be read.
+    #[error(
+        "the records through {through} were removed by retention while they were read or before: \
+         start again, from a later moment"
+    )]
+    Gone {
+        /// Through which.
+        through: RecordNumber,
+    },
+    /// Nothing is there.
+    #[error("there is no replica at this place: check the URL, or begin one with plait replicate")]
+    Empty,
+    /// The moment that was asked for cannot be restored.
+    #[error("{0}")]
+    Moment(String),
+    /// Another writer has taken over.
+    #[error(
+        "record {number} was written by {by}: this sidecar is fenced and ends; do not restart it \
+         while the other one runs"
+    )]
+    Fenced {
+        /// Where they met.
+        number: RecordNumber,
+        /// The other one.
+        by: String,
+    },
+    /// Another database replicates to this place.
+    #[error(
+        "{by} replicates from another database to this place: end it, then start with --take-over, \
+         or choose another URL"
+    )]
+    Occupied {
+        /// Which one.
+        by: String,
+    },
+    /// The chain is of another database.
+    #[error(
+        "this place is the replica of another database (chain {found}, this database goes to \
+         {expected}): choose another URL"
+    )]
+    OtherChain {
+        /// What is there.
+        found: ChainId,
+        /// What the database names.
+        expected: ChainId,
+    },
+    /// Starters have overtaken each other.
+    #[error("another sidecar started at the same time, three times over: let one of them run")]
+    Overtaken,
+    /// The store cannot be used.
+    #[error("{0}")]
+    Unfit(String),
+    /// The database, on the side that is shipped from.
+    #[error("{0}")]
+    Source(String),
+    /// The database is no longer there, or no longer in the mode.
+    #[error("{0}: the sidecar ends, what was shipped stays")]
+    Ended(String),
+    /// The database that a chain is applied to.
+    #[error("cannot apply record {number}: {why}")]
+    Target {
+        /// Which one.
+        number: RecordNumber,
+        /// Why.
+        why: String,
+    },
+    /// Merges here differ from those of the primary.
+    #[error(
+        "this library merges differently from the one that wrote record {number} ({library}): run \
+         that one here"
+    )]
+    Impure {
+        /// At which merge.
+        number: RecordNumber,
+        /// The primary's versions.
+        library: String,
+    },
+    /// What a participant says contradicts itself.
+    #[error("record {number} would not follow what is before it: {why}")]
+    Disorder {
+        /// Which one.
+        number: RecordNumber,
+        /// What contradicts.
+        why: String,
+    },
+}

@@ -1,0 +1,40 @@
+//! Replicas of a database: its log as a chain of numbered records in an object store.
+//!
+//! | module | |
+//! |---|---|
+//! | [`record`], [`pack`], [`names`] | bytes and names: pure |
+//! | [`chain`] | the chain as readers find it |
+//! | [`primary`] | the sidecar that ships a database |
+//! | [`follower`], [`restore`] | the chain applied to another one |
+//! | [`replicas`] | what can be restored |
+//! | [`source`], [`target`] | what is needed of the database on either side |
+//! | [`store`], [`world`] | where objects are, time and chance |
+//! | [`probe`], [`measure`] | whether a store keeps its promise, and how fast it is |
+//!
+//! `docs/decisions/chain.md` is the design. Everything but `store::objects` and the clock of
+//! `main.rs` is pure: it runs in a simulated world as it does in this one.
+
+#![deny(unsafe_code)]
+
+pub mod apply;
+pub mod chain;
+pub mod error;
+pub mod fault;
+pub mod follower;
+pub mod ids;
+pub mod measure;
+pub mod names;
+pub mod pack;
+pub mod primary;
+pub mod probe;
+pub mod record;
+pub mod replicas;
+pub mod restore;
+pub mod snapshots;
+pub mod source;
+pub mod store;
+pub mod target;
+pub mod world;
+
+#[cfg(any(test, feature = "simulation"))]
+pub mod simulation;

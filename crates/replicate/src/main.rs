@@ -1,0 +1,172 @@
+//! The program `plait-replicate`: what a replica needs of the network, in a process of its own.
+//!
+//! It is apart from the command `plait`, which would be twice as large with a TLS library and an
+//! HTTP client in it.
+
+#![deny(unsafe_code)]
+
+mod dates;
+mod real;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use plait_replicate::error::Error;
+use plait_replicate::measure::measure;
+use plait_replicate::probe::{self, ROUNDS, Verdict};
+use plait_replicate::replicas::Replicas;
+use plait_replicate::store::objects::{self, Objects};
+use plait_replicate::world::Patience;
+
+/// Replicas of databases in folders and object stores
+#[derive(Parser)]
+#[command(name = "plait-replicate", version, arg_required_else_help = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Commands,
+}
+
+#[derive(Subcommand)]
+enum Commands {
+    /// Find out by a race whether a store is fit for a replica
+    #[command(long_about = "\
+Find out by a race whether a store is fit for a replica: sixteen callers create one object, again and again, and one of \
+them may have made it. What the probe makes it deletes.
+
+Exit codes: 0 it is fit, 1 it is not, or does not answer, 2 wrong usage.")]
+    Probe {
+        /// A folder, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX
+        url: String,
+        /// Say as well how long records take: 200 of 4 KiB, 16 of 4 MiB
+        #[arg(long)]
+        measure: bool,
+        /// Races
+        #[arg(long, default_value_t = ROUNDS, value_parser = clap::value_parser!(u32).range(1..))]
+        rounds: u32,
+    },
+    /// List what can be restored from a place
+    #[command(long_about = "\
+List what can be restored from a place: snapshots, from when to when, size, and the requests that it has cost so far.
+
+Exit codes: 0 it was looked at, 1 it could not be, or there is nothing, 2 wrong usage.")]
+    Replicas {
+        /// A folder, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX
+        url: String,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Commands::Probe { url, measure, rounds } => probe(&url, measure, rounds),
+        Commands::Replicas { url } => replicas(&url),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            eprintln!("plait-replicate: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn probe(url: &str, measures: bool, rounds: u32) -> Result<(), String> {
+    let store = objects::open(url, true)?;
+    // One runtime for all: connections belong to it.
+    real::block_on(race(store, measures, rounds))
+}
+
+async fn race(store: Objects, measures: bool, rounds: u32) -> Result<(), Error> {
+    let verdict = probe::probe(&store, &real::Chance, rounds).await?;
+    let Verdict { rounds, without_winner, winners_max, .. } = &verdict;
+    println!(
+        "{rounds} races of {} callers; most winners in one: {winners_max}; without a winner: \
+         {without_winner}",
+        probe::RACERS
+    );
+    verdict.check()?;
+    println!("fit for replicas: one caller at a time can create an object of a name");
+    if measures {
+        let world = real::world(store, Patience::Tries(6));
+        for (bytes, count) in [(4 << 10, 200), (4 << 20, 16)] {
+            let measured = measure(&world, bytes, count).await?;
+            println!(
+                "records of {}: {:.2} ms (half of them), {:.2} ms (99 of 100), {:.0} a second, \
+                 {:.1} MB/s",
+                size(bytes as u64),
+                measured.median.as_secs_f64() * 1e3,
+                measured.p99.as_secs_f64() * 1e3,
+                measured.per_second(),
+                measured.megabytes_per_second()
+            );
+        }
+    }
+    Ok(())
+}
+
+fn replicas(url: &str) -> Result<(), String> {
+    let store = objects::open(url, false)?;
+    let world = real::world(store, Patience::Tries(6));
+    let found = real::block_on(Replicas::look(&world))?;
+    print!("{}", shown(&found));
+    Ok(())
+}
+
+/// The largest unit of which there is one.
+fn size(bytes: u64) -> String {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let unit = units.into_iter().find(|(unit, _)| bytes >= *unit);
+    unit.map_or_else(
+        || format!("{bytes} bytes"),
+        |(unit, name)| format!("{:.1} {name}", bytes as f64 / unit as f64),
+    )
+}
+
+fn shown(found: &Replicas) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::new();
+    let tip = &found.tip;
+    let writer = found.writer.as_ref();
+    let host = writer.map_or("unknown", |open| &*open.host);
+    let library = writer.map_or("unknown", |open| &*open.library);
+    let newest = dates::utc(tip.written_ms);
+    let _ = writeln!(text, "chain {}, written by {host} ({library})", found.chain);
+    let _ =
+        writeln!(text, "newest: record {}, {newest}, commit {}", tip.number, tip.position.commit);
+    match found.snapshots.first() {
+        None => text += "nothing can be restored yet: the first snapshot is not complete\n",
+        Some(oldest) => {
+            let from = dates::utc(oldest.taken_ms);
+            let _ = writeln!(
+                text,
+                "can be restored: from record {} ({from}) to the newest",
+                oldest.as_of
+            );
+        }
+    }
+    for snapshot in &found.snapshots {
+        let kind = if snapshot.is_whole { "all pages" } else { "changed pages" };
+        let _ = writeln!(
+            text,
+            "  snapshot {}: record {}, {}, {kind}, {} of a database of {}",
+            snapshot.record,
+            snapshot.as_of,
+            dates::utc(snapshot.taken_ms),
+            size(snapshot.stored_bytes),
+            size(snapshot.database_bytes)
+        );
+    }
+    if let Some(hole) = found.hole {
+        let _ = writeln!(text, "record {hole} is missing: nothing leads over it");
+    }
+    if tip.broken > plait_replicate::ids::RecordNumber::FIRST {
+        let _ = writeln!(text, "broken off last at record {}", tip.broken);
+    }
+    let _ = writeln!(
+        text,
+        "objects: {} packs, {} records beside them; at least {} requests that are billed as writes",
+        found.packs,
+        found.loose,
+        found.writes()
+    );
+    text
+}

@@ -1,0 +1,131 @@
+//! One record made, and known to be there.
+
+use bytes::Bytes;
+
+use crate::error::{Error, Result};
+use crate::fault::{Fault, is_planted};
+use crate::ids::{Hash, RecordNumber};
+use crate::names;
+use crate::record::{Header, Item, Record};
+use crate::store::{Backoff, Created};
+use crate::world::World;
+
+use super::{Sidecar, Writer};
+
+/// What became of a record.
+pub enum Outcome {
+    /// It is there.
+    Known,
+    /// Another one is.
+    Taken(Bytes),
+}
+
+/// Makes a record, however long it takes (STORE-4).
+///
+/// # Errors
+/// The store's, where the world's patience has an end.
+pub async fn create(world: &World, number: RecordNumber, bytes: &Bytes) -> Result<Outcome> {
+    let name = names::record(number);
+    let mut backoff = Backoff::default();
+    loop {
+        let error = match world.try_create(&name, bytes).await {
+            Ok(Created::Made) => return Ok(Outcome::Known),
+            Ok(Created::Exists) if is_planted(Fault::NonceUnread) => return Ok(Outcome::Known),
+            Ok(Created::Exists) => match world.get(&name).await? {
+                Some(found) if found == *bytes => return Ok(Outcome::Known),
+                Some(found) => return Ok(Outcome::Taken(found)),
+                // The store has refused one of two requests that met, or both.
+                None => Error::Store {
+                    what: "create".to_owned(),
+                    name: name.clone(),
+                    error: crate::store::StoreError::Unavailable(
+                        "it is said to exist and cannot be read".to_owned(),
+                    ),
+                },
+            },
+            Err(_) if is_planted(Fault::NumberAhead) => return Ok(Outcome::Known),
+            Err(error) => error,
+        };
+        world.pause(&mut backoff, error).await?;
+    }
+}
+
+/// Says whose record it is.
+pub fn author_of(bytes: &Bytes) -> String {
+    match Record::decode(bytes) {
+        Ok(Record { header, items }) => match items.first() {
+            Some(Item::Open(open)) => format!("{} (epoch {})", open.host, header.epoch),
+            _ => format!("another sidecar (epoch {}, {})", header.epoch, header.nonce),
+        },
+        Err(why) => format!("something else ({why})"),
+    }
+}
+
+impl Writer {
+    /// The header of the next record, but for what its items move.
+    pub fn next_header(&self, world: &World) -> Header {
+        Header {
+            number: self.tip.number.next(),
+            previous: self.tip_hash,
+            written_ms: world.clock().wall_ms(),
+            ..self.tip.clone()
+        }
+    }
+
+    /// Moves behind a record that is known.
+    pub fn moved(&mut self, header: Header, bytes: &Bytes) {
+        self.tip = header;
+        self.tip_hash = Hash::of(bytes);
+    }
+}
+
+impl Sidecar {
+    /// Makes a record of these items, and tells the database when it is known.
+    ///
+    /// # Errors
+    /// [`Error::Fenced`], [`Error::Disorder`].
+    pub(super) async fn append(&mut self, items: Vec<Item>) -> Result<()> {
+        self.last_record = self.world.clock().now();
+        let mut header = self.writer.next_header(&self.world);
+        let number = header.number;
+        for item in &items {
+            self.flow.take(number, item)?;
+        }
+        self.tracks.note(&items, number, header.written_ms);
+        header.position = self.flow.position;
+        header.first =
+            self.tracks.first_above(header.position.base).unwrap_or_else(|| number.next());
+        if items.iter().any(|item| matches!(item, Item::Snapshot(_))) {
+            header.snapshot = number;
+        }
+        let record = Record { header, items };
+        if record.is_break() {
+            return self
+                .append_record(Record {
+                    header: Header { broken: number, ..record.header },
+                    items: record.items,
+                })
+                .await;
+        }
+        self.append_record(record).await
+    }
+
+    async fn append_record(&mut self, record: Record) -> Result<()> {
+        let number = record.header.number;
+        let bytes = record.encode();
+        if is_planted(Fault::ShippedEarly) {
+            self.source.shipped(&record.header.position);
+        }
+        match create(&self.world, number, &bytes).await? {
+            Outcome::Known => {}
+            Outcome::Taken(found) => return Err(Error::Fenced { number, by: author_of(&found) }),
+        }
+        self.writer.moved(record.header.clone(), &bytes);
+        self.source.shipped(&record.header.position);
+        let large = self.settings.large_bytes;
+        self.packing.note(&record, &bytes, self.writer.tip_hash, large);
+        self.snapshots.note(&record);
+        self.note_named(&record);
+        Ok(())
+    }
+}

@@ -1,0 +1,222 @@
+//! The sidecar of a primary: it ships what happens to a database into its chain.
+//!
+//! ```text
+//! open ──► ship, once an interval ──► create n+1 ──► known: the database is told ──┐
+//!  ▲  ▲     │                          │      └─ another's record: fenced, the end │
+//!  │  └─────┼─ overtaken               └─ no answer: the same bytes again          │
+//!  │        ├─ a part of a snapshot, records into a pack, a deletion: one at a time│
+//!  └────────┴──────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! One process, one task: between two records it does one piece of what may wait.
+//!
+//! - CHAIN-2 The database is told "shipped" for a gapless prefix of known records alone. Upheld in
+//!   `append.rs`, and by the order of [`Sidecar::append`].
+//! - CHAIN-4 Behind the OPEN of epoch *e* + 1 no record of an older epoch is known to anybody: its
+//!   writer's next number is that OPEN's, or has a record of its own for ever.
+//! - CHAIN-5 No commit waits for the store or fails because of it.
+//! - CHAIN-6 Only what is on the primary's disk is shipped ([`Source`]).
+//! - CHAIN-8 An OPEN is never deleted, nor the tip.
+//! - CHAIN-9 A record is deleted from `chain/` only when a pack has its bytes, or below the floor; an
+//!   upload only below the floor, when no snapshot that is kept names it.
+
+mod append;
+mod open;
+mod packing;
+mod retention;
+mod ship;
+mod snapshot;
+mod tracks;
+
+use std::time::Duration;
+
+use crate::chain::Flow;
+use crate::error::{Error, Result};
+use crate::ids::{ChainId, Hash, Nonce};
+use crate::record::Header;
+use crate::source::{Source, SourceError};
+use crate::store::Backoff;
+use crate::world::{Patience, World};
+
+use packing::Packing;
+use retention::Retention;
+use snapshot::Snapshots;
+use tracks::Tracks;
+
+/// How a sidecar works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Time from one record to the next, while something happens.
+    pub interval: Duration,
+    /// Time to a record without anything.
+    pub idle: Duration,
+    /// Bytes of frames in a record.
+    pub record_bytes: usize,
+    /// Bytes of pages that travel in the record.
+    pub inline_bytes: usize,
+    /// Bytes of pages in a part.
+    pub part_bytes: usize,
+    /// Time from one snapshot to the next, while something happens.
+    pub snapshot_every: Duration,
+    /// A log shorter than this needs no snapshot of its own.
+    pub log_bytes_least: u64,
+    /// Time from one pack to the next.
+    pub pack_every: Duration,
+    /// Bytes of records that make a pack at once.
+    pub pack_bytes: usize,
+    /// A record of this length or more stays out of packs.
+    pub large_bytes: usize,
+    /// How far back a moment can be restored.
+    pub keep: Duration,
+    /// Time from one look for what may be deleted to the next.
+    pub sweep_every: Duration,
+    /// Take over from a sidecar of another database.
+    pub take_over: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            interval: Duration::from_secs(1),
+            idle: Duration::from_secs(10),
+            record_bytes: 8 << 20,
+            inline_bytes: 1 << 20,
+            part_bytes: 4 << 20,
+            snapshot_every: Duration::from_secs(24 * 3600),
+            log_bytes_least: 16 << 20,
+            pack_every: Duration::from_secs(60),
+            pack_bytes: 8 << 20,
+            large_bytes: crate::pack::LARGE_BYTES,
+            keep: Duration::from_secs(7 * 24 * 3600),
+            sweep_every: Duration::from_secs(3600),
+            take_over: false,
+        }
+    }
+}
+
+/// A sidecar that has opened its epoch.
+pub struct Sidecar {
+    world: World,
+    /// The same, without patience: for what may wait.
+    once: World,
+    source: Box<dyn Source>,
+    settings: Settings,
+    writer: Writer,
+    flow: Flow,
+    tracks: Tracks,
+    snapshots: Snapshots,
+    packing: Packing,
+    retention: Retention,
+    /// When the database was last asked.
+    last_look: Duration,
+    /// When the last record was begun.
+    last_record: Duration,
+    /// There is more to ship than the last record could take.
+    has_more: bool,
+}
+
+/// The end of the chain, as its writer knows it.
+struct Writer {
+    chain: ChainId,
+    nonce: Nonce,
+    /// Of the last known record.
+    tip: Header,
+    tip_hash: Hash,
+    uploads: u32,
+}
+
+impl Sidecar {
+    /// Ships until something ends it.
+    ///
+    /// # Errors
+    /// Always one: [`Error::Fenced`], [`Error::Ended`], [`Error::Occupied`], [`Error::OtherChain`],
+    /// [`Error::Overtaken`], damage at the end of the chain, or [`Error::Source`] where pages of a
+    /// transaction can be read no more: then a new start finds what it can go on from.
+    pub async fn run(
+        world: World,
+        source: Box<dyn Source>,
+        settings: Settings,
+    ) -> Result<std::convert::Infallible> {
+        let mut sidecar = Sidecar::open(world, source, settings).await?;
+        loop {
+            sidecar.step().await?;
+        }
+    }
+
+    /// The header of the last known record.
+    pub fn tip(&self) -> &Header {
+        &self.writer.tip
+    }
+
+    /// The world that it works in.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Does what is due: a record, or one piece of what may wait, or nothing for a while.
+    ///
+    /// # Errors
+    /// What ends the sidecar, as of [`Sidecar::run`].
+    pub async fn step(&mut self) -> Result<()> {
+        if self.time_to_record().is_zero() {
+            return self.ship().await;
+        }
+        let did = self.copy_some().await? || self.pack_some().await || self.sweep_some().await;
+        let rest = if did { Duration::ZERO } else { self.time_to_record() };
+        let rest = rest.min(self.time_to_others());
+        self.world.clock().sleep(rest).await;
+        Ok(())
+    }
+
+    fn time_to_record(&self) -> Duration {
+        if self.has_more || self.snapshots.is_ready_to_name(&self.tracks) {
+            return Duration::ZERO;
+        }
+        let due = self.last_look + self.settings.interval;
+        due.saturating_sub(self.world.clock().now())
+    }
+
+    fn time_to_others(&self) -> Duration {
+        // What waits for a pause after a failure waits at most for an interval.
+        self.settings.interval
+    }
+}
+
+/// A pause after a failure of what may wait.
+#[derive(Clone, Debug, Default)]
+struct Retry {
+    backoff: Backoff,
+    not_before: Duration,
+}
+
+impl Retry {
+    fn is_waiting(&self, world: &World) -> bool {
+        world.clock().now() < self.not_before
+    }
+
+    /// Takes the outcome of a try: `None` after a failure, which the world remembers.
+    fn note<T>(&mut self, world: &World, outcome: Result<T>) -> Option<T> {
+        match outcome {
+            Ok(value) => {
+                *self = Retry::default();
+                Some(value)
+            }
+            Err(_) => {
+                self.not_before = world.clock().now() + self.backoff.next(world.random());
+                None
+            }
+        }
+    }
+}
+
+/// Turns what a database says into what ends a sidecar; `None` for what is tried again.
+fn ending(error: SourceError) -> Option<Error> {
+    match error {
+        SourceError::Later(_) => None,
+        SourceError::Ended(why) => Some(Error::Ended(why)),
+    }
+}
+
+fn without_patience(world: &World) -> World {
+    world.with(Patience::Tries(1))
+}

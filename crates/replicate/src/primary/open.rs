@@ -1,0 +1,225 @@
+//! Starting, restarting and failing over: one procedure.
+
+use bytes::Bytes;
+
+use super::append::{Outcome, create};
+use super::packing::Packing;
+use super::retention::Retention;
+use super::snapshot::Snapshots;
+use super::tracks::Tracks;
+use super::{Settings, Sidecar, Writer, ending, without_patience};
+use crate::chain::{Flow, Listing, Tip, find_tip};
+use crate::error::{Error, Result};
+use crate::fault::{Fault, is_planted};
+use crate::ids::{ChainId, CommitTs, Epoch, Hash, Nonce, Position, RecordNumber};
+use crate::names;
+use crate::record::{Follows, Header, Item, Open, Record};
+use crate::source::{Source, SourceError, Start};
+use crate::store::Backoff;
+use crate::world::World;
+
+/// How often a starter that was overtaken looks again.
+const TRIES: u32 = 3;
+
+/// An OPEN that is known, with nothing behind it.
+struct Opened {
+    record: Record,
+    bytes: Bytes,
+    start: Start,
+    /// True if another library wrote the chain before.
+    is_upgraded: bool,
+    listing: Listing,
+}
+
+impl Sidecar {
+    /// Finds the end of the chain and opens an epoch there.
+    ///
+    /// # Errors
+    /// As [`Sidecar::run`].
+    pub async fn open(
+        world: World,
+        mut source: Box<dyn Source>,
+        settings: Settings,
+    ) -> Result<Sidecar> {
+        let nonce = Nonce(world.random().name());
+        for _ in 0..TRIES {
+            let before = match find_tip(&world).await? {
+                Some(tip) => Some(refuse_others(&world, &*source, tip, settings.take_over).await?),
+                None => None,
+            };
+            if let Some(opened) = try_open(&world, &mut *source, nonce, before).await? {
+                note_chain(&world, &mut *source, opened.record.header.chain).await?;
+                return Ok(Sidecar::new(world, source, settings, opened));
+            }
+        }
+        Err(Error::Overtaken)
+    }
+
+    fn new(world: World, source: Box<dyn Source>, settings: Settings, opened: Opened) -> Sidecar {
+        let Opened { record, bytes, start, is_upgraded, listing } = opened;
+        let header = record.header;
+        let inherited = (header.first <= header.number && start.follows == Follows::Stream)
+            .then_some(header.first);
+        let mut tracks = Tracks::new(inherited);
+        tracks.note_base(header.position.base, header.number, header.written_ms);
+        let mut flow = Flow::new(header.position, header.segment_bytes);
+        if start.follows == Follows::Nothing {
+            flow.loosen();
+        }
+        let now = world.clock().now();
+        let snapshots = Snapshots::new(&header, is_upgraded, now);
+        let packing = Packing::new(listing.packed().next(), now);
+        let writer = Writer {
+            chain: header.chain,
+            nonce: header.nonce,
+            tip_hash: Hash::of(&bytes),
+            tip: header,
+            uploads: 0,
+        };
+        let retention = Retention::new(now);
+        let once = without_patience(&world);
+        Sidecar {
+            world,
+            once,
+            source,
+            settings,
+            writer,
+            flow,
+            tracks,
+            snapshots,
+            packing,
+            retention,
+            last_look: now,
+            last_record: now,
+            has_more: true,
+        }
+    }
+}
+
+/// The tip, and the OPEN of its writer.
+struct Before {
+    tip: Tip,
+    open: Option<Open>,
+}
+
+/// Fails if the chain is another database's, or another machine ships into it.
+async fn refuse_others(
+    world: &World,
+    source: &dyn Source,
+    tip: Tip,
+    take_over: bool,
+) -> Result<Before> {
+    let header = &tip.record.header;
+    if let Some(expected) = source.chain()
+        && expected != header.chain
+    {
+        return Err(Error::OtherChain { found: header.chain, expected });
+    }
+    let bytes = world.get(&names::record(header.opened)).await?;
+    let record = bytes.and_then(|bytes| Record::decode(&bytes).ok());
+    let is_its = |record: &Record| record.header.nonce == header.nonce;
+    let open = record.filter(is_its).and_then(|record| record.open().cloned());
+    let is_ours = open.as_ref().is_some_and(|open| open.instance == source.instance());
+    if !is_ours && !take_over {
+        let by = open.map_or_else(|| "another sidecar".to_owned(), |open| open.host);
+        return Err(Error::Occupied { by });
+    }
+    Ok(Before { tip, open })
+}
+
+/// Tries once; `None` if another writer has come in between.
+async fn try_open(
+    world: &World,
+    source: &mut dyn Source,
+    nonce: Nonce,
+    before: Option<Before>,
+) -> Result<Option<Opened>> {
+    // Over a hole nothing leads: readers begin with the next snapshot.
+    let sound = before.as_ref().filter(|before| before.tip.hole.is_none());
+    let position = sound.map(|before| before.tip.record.header.position);
+    let start = begin(world, source, position).await?;
+    let tip = before.as_ref().map(|before| &before.tip);
+    let library_before = before.as_ref().and_then(|before| before.open.as_ref());
+    let is_upgraded = library_before.is_some_and(|open| open.library != start.library);
+    let record = open_record(world, source, nonce, &start, tip);
+    let number = record.header.number;
+    let bytes = record.encode();
+    if let Outcome::Taken(_) = create(world, number, &bytes).await? {
+        return Ok(None);
+    }
+    let listing = Listing::make(world).await?;
+    let is_stray = listing.highest() > number || listing.pack_of(number).is_some();
+    if is_stray && !is_planted(Fault::StrayUnseen) {
+        return Ok(None);
+    }
+    Ok(Some(Opened { record, bytes, start, is_upgraded, listing }))
+}
+
+fn open_record(
+    world: &World,
+    source: &dyn Source,
+    nonce: Nonce,
+    start: &Start,
+    tip: Option<&Tip>,
+) -> Record {
+    let before = tip.map(|tip| &tip.record.header);
+    let number = before.map_or(RecordNumber::FIRST, |header| header.number.next());
+    let goes_on = start.follows == Follows::Stream;
+    let first = before.map(|header| header.first).filter(|first| goes_on && *first < number);
+    let position = match before {
+        Some(header) if goes_on => header.position,
+        _ => Position { commit: CommitTs(0), crc: 0, ..start.position },
+    };
+    let is_break = start.follows == Follows::Nothing;
+    let header = Header {
+        chain: before.map_or_else(|| ChainId(world.random().name()), |header| header.chain),
+        number,
+        epoch: Epoch(before.map_or(0, |header| header.epoch.0) + 1),
+        nonce,
+        previous: tip.map_or(Hash::ZERO, |tip| tip.hash),
+        written_ms: world.clock().wall_ms(),
+        position,
+        first: first.unwrap_or_else(|| number.next()),
+        snapshot: before.map_or(RecordNumber::NONE, |header| header.snapshot),
+        broken: match before {
+            Some(header) if !is_break => header.broken,
+            _ => number,
+        },
+        opened: number,
+        segment_bytes: start.segment_bytes,
+    };
+    let open = Open {
+        follows: start.follows,
+        page_bytes: start.page_bytes,
+        instance: source.instance(),
+        library: start.library.clone(),
+        host: source.host(),
+    };
+    Record { header, items: vec![Item::Open(open)] }
+}
+
+async fn begin(world: &World, source: &mut dyn Source, tip: Option<Position>) -> Result<Start> {
+    let mut backoff = Backoff::default();
+    loop {
+        match source.begin(tip) {
+            Ok(start) => return Ok(start),
+            Err(error) => pause(world, &mut backoff, error).await?,
+        }
+    }
+}
+
+async fn note_chain(world: &World, source: &mut dyn Source, chain: ChainId) -> Result<()> {
+    let mut backoff = Backoff::default();
+    while let Err(error) = source.note_chain(chain) {
+        pause(world, &mut backoff, error).await?;
+    }
+    Ok(())
+}
+
+async fn pause(world: &World, backoff: &mut Backoff, error: SourceError) -> Result<()> {
+    let text = error.to_string();
+    match ending(error) {
+        Some(end) => Err(end),
+        None => world.pause(backoff, Error::Source(text)).await,
+    }
+}

@@ -1,0 +1,156 @@
+//! What nobody needs any more.
+//!
+//! The *floor* is the first record that a snapshot which is kept needs. Below it packs go, and
+//! with each pack what it covers in `chain/`, but for OPENs; and uploads that no kept snapshot
+//! names. An upload that a later writer may still name was begun behind this writer's tip, so not
+//! below the floor: a writer that stands still here, and goes on when another has taken over,
+//! deletes nothing of the other's (CHAIN-9).
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use super::{Retry, Sidecar};
+use crate::chain::Reader;
+use crate::error::Result;
+use crate::fault::{Fault, is_planted};
+use crate::ids::RecordNumber;
+use crate::names::{self, Upload};
+use crate::pack::Pack;
+use crate::record::{Item, Record, SnapshotRef};
+use crate::snapshots;
+
+/// What a sidecar does about retention.
+pub struct Retention {
+    /// Snapshots that are kept, ascending; `None` until the chain was looked through.
+    known: Option<Vec<(RecordNumber, SnapshotRef)>>,
+    next: Duration,
+    to_delete: VecDeque<String>,
+    retry: Retry,
+}
+
+impl Retention {
+    pub(super) fn new(now: Duration) -> Retention {
+        let retry = Retry::default();
+        Retention { known: None, next: now, to_delete: VecDeque::new(), retry }
+    }
+}
+
+/// Splits snapshots, ascending, into what goes and what is kept for a window that begins at
+/// `since_ms`: the newest before it, all behind it, and the parents of these.
+fn kept(known: &[(RecordNumber, SnapshotRef)], since_ms: u64) -> Vec<(RecordNumber, SnapshotRef)> {
+    let is_before = |(_, snapshot): &(RecordNumber, SnapshotRef)| snapshot.taken_ms <= since_ms;
+    let newest_before = known.iter().rposition(is_before).unwrap_or(0);
+    let mut numbers: BTreeSet<RecordNumber> =
+        known[newest_before..].iter().map(|(number, _)| *number).collect();
+    for (number, snapshot) in known.iter().rev() {
+        if numbers.contains(number) && snapshot.parent != RecordNumber::NONE {
+            numbers.insert(snapshot.parent);
+        }
+    }
+    known.iter().filter(|(number, _)| numbers.contains(number)).cloned().collect()
+}
+
+impl Sidecar {
+    /// Does a piece of retention; false if there is nothing to do.
+    pub(super) async fn sweep_some(&mut self) -> bool {
+        if self.retention.retry.is_waiting(&self.world) {
+            return false;
+        }
+        if let Some(name) = self.retention.to_delete.front().cloned() {
+            let deleted = self.once.try_delete(&name).await;
+            if self.retention.retry.note(&self.world, deleted).is_some() {
+                self.retention.to_delete.pop_front();
+            }
+            return true;
+        }
+        let now = self.world.clock().now();
+        if now < self.retention.next {
+            return false;
+        }
+        let planned = self.plan_sweep().await;
+        if self.retention.retry.note(&self.world, planned).is_some() {
+            self.retention.next = now + self.settings.sweep_every;
+        }
+        true
+    }
+
+    /// Lists what may go.
+    async fn plan_sweep(&mut self) -> Result<()> {
+        let mut reader = Reader::new(&self.once);
+        let known = match self.retention.known.take() {
+            Some(known) => known,
+            None => snapshots::known(&mut reader, self.writer.tip.snapshot).await?,
+        };
+        if let Some((_, newest)) = known.last() {
+            self.snapshots.learn(newest);
+        }
+        let keep_ms = self.settings.keep.as_millis() as u64;
+        let since_ms = self.world.clock().wall_ms().saturating_sub(keep_ms);
+        let mut known = kept(&known, since_ms);
+        if is_planted(Fault::FloorHigh) && known.len() > 1 {
+            known.drain(..known.len() - 1);
+        }
+        let floor = known.iter().map(|(_, snapshot)| snapshot.first).min();
+        let floor = floor.unwrap_or(RecordNumber::NONE);
+        let uploads: BTreeSet<Upload> =
+            known.iter().map(|(_, snapshot)| snapshot.parts.upload).collect();
+        self.tracks.forget_below(self.snapshots.least(self.flow.position.base));
+        self.retention.known = Some(known);
+        if floor <= RecordNumber::FIRST {
+            return Ok(());
+        }
+        let mut names = self.packs_below(floor).await?;
+        let own = self.snapshots.upload();
+        for name in self.once.list(names::PARTS).await? {
+            let Some((upload, _)) = names::parse_part(&name) else { continue };
+            let is_needed = uploads.contains(&upload) && !is_planted(Fault::PartsDropped);
+            if upload.begun < floor && !is_needed && own != Some(upload) {
+                names.push(name);
+            }
+        }
+        self.retention.to_delete = names.into();
+        Ok(())
+    }
+
+    /// Packs below the floor, each behind what it covers in `chain/` but for OPENs.
+    async fn packs_below(&self, floor: RecordNumber) -> Result<Vec<String>> {
+        let mut packs: Vec<_> = self.once.list(names::PACKS).await?;
+        packs.sort_unstable();
+        let mut names = Vec::new();
+        let mut folder = None;
+        let mut there = BTreeSet::new();
+        for name in packs {
+            let Some((first, last)) = names::parse_pack(&name) else { continue };
+            if last >= floor {
+                continue;
+            }
+            for of in names::folder_of(first)..=names::folder_of(last) {
+                if folder.replace(of) != Some(of) {
+                    let found = self.once.list(&names::folder(of)).await?;
+                    there.extend(found.iter().filter_map(|name| names::parse_record(name)));
+                }
+            }
+            let bytes = self.once.get(&name).await?;
+            if let Some(Ok(pack)) = bytes.as_ref().map(Pack::decode) {
+                let covered = there.range(first..=last);
+                let may_go = |number: &&RecordNumber| {
+                    !pack.may_be_open(**number) || is_planted(Fault::OpenDeleted)
+                };
+                names.extend(covered.filter(may_go).map(|number| names::record(*number)));
+            }
+            names.push(name);
+        }
+        Ok(names)
+    }
+}
+
+impl Sidecar {
+    /// Takes a snapshot that this sidecar has named into what retention goes by.
+    pub(super) fn note_named(&mut self, record: &Record) {
+        for item in &record.items {
+            if let (Item::Snapshot(snapshot), Some(known)) = (item, &mut self.retention.known) {
+                known.push((record.header.number, snapshot.clone()));
+            }
+        }
+    }
+}

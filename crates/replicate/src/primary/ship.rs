@@ -1,0 +1,119 @@
+//! What happened to the database, as items of a record.
+
+use crate::error::{Error, Result};
+use crate::fault::{Fault, is_planted};
+use crate::names::{self, Upload};
+use crate::record::{Body, Break, Item, PageSet, Parts};
+use crate::source::{Event, Pages};
+
+use super::{Sidecar, ending};
+
+impl Sidecar {
+    /// Ships what has happened since the last record: nothing, and the chain has been quiet for
+    /// long, is a record too.
+    pub(super) async fn ship(&mut self) -> Result<()> {
+        let limit = self.settings.record_bytes;
+        let events = match self.source.read(limit) {
+            Ok(events) => events,
+            Err(error) => {
+                let text = error.to_string();
+                if let Some(end) = ending(error) {
+                    return Err(end);
+                }
+                self.world.note_trouble(&Error::Source(text));
+                Vec::new()
+            }
+        };
+        let now = self.world.clock().now();
+        self.last_look = now;
+        let mut items = Vec::new();
+        let mut bytes = 0;
+        self.has_more = false;
+        for event in events {
+            if matches!(event, Event::Lost { .. }) && !items.is_empty() {
+                self.append(std::mem::take(&mut items)).await?;
+                bytes = 0;
+            }
+            let Some(item) = self.item(event, &mut items).await? else { continue };
+            let item_bytes = item.len_max();
+            if bytes + item_bytes > limit && !items.is_empty() {
+                self.append(std::mem::take(&mut items)).await?;
+                bytes = 0;
+            }
+            bytes += item_bytes;
+            items.push(item);
+            self.has_more |= bytes >= limit / 2;
+        }
+        if let Some(snapshot) = self.snapshots.take_name(&self.tracks, &items, &self.writer.tip) {
+            items.push(snapshot);
+        }
+        if items.is_empty() && now < self.last_record + self.settings.idle {
+            return Ok(());
+        }
+        self.append(items).await
+    }
+
+    /// Turns an event into an item; what is large is put into parts first.
+    async fn item(&mut self, event: Event, earlier: &mut Vec<Item>) -> Result<Option<Item>> {
+        Ok(Some(match event {
+            Event::Frames(frames) => Item::Frames(frames),
+            Event::Merge(merge) => Item::Merge(merge),
+            Event::Lost { .. } if is_planted(Fault::BreakUntold) => return Ok(None),
+            Event::Lost { stream, base, incomplete, why } => {
+                self.snapshots.need_anew();
+                Item::Break(Break { stream, base, incomplete, why })
+            }
+            Event::Pages { before, through, page_bytes, page_count, pages } => {
+                let body = self.body(pages, earlier).await?;
+                self.snapshots.need_behind_pages();
+                Item::Pages(PageSet { before, through, page_bytes, page_count, body })
+            }
+        }))
+    }
+
+    /// Puts pages where they can be named. The record that names an upload is the next one, so
+    /// what comes before is shipped first (CHAIN-9).
+    async fn body(&mut self, mut pages: Box<dyn Pages>, earlier: &mut Vec<Item>) -> Result<Body> {
+        let read = |pages: &mut dyn Pages, bytes| {
+            pages.next(bytes).map_err(|error| {
+                let text = error.to_string();
+                ending(error).unwrap_or(Error::Source(text))
+            })
+        };
+        let mut inline = Vec::new();
+        while let Some(some) = read(&mut *pages, self.settings.part_bytes)? {
+            inline.extend_from_slice(&some);
+            if inline.len() > self.settings.inline_bytes {
+                break;
+            }
+        }
+        if is_planted(Fault::PagesLeftOut) {
+            inline.clear();
+        }
+        if inline.len() <= self.settings.inline_bytes {
+            return Ok(Body::Inline(inline.into()));
+        }
+        if !earlier.is_empty() {
+            self.append(std::mem::take(earlier)).await?;
+        }
+        let upload = self.writer.next_upload();
+        let mut each = Vec::new();
+        let mut list = Some(inline);
+        while let Some(raw) = list {
+            let (part, bytes) = super::snapshot::part_of(&raw);
+            let name = names::part(upload, each.len() as u32);
+            self.world.put(&name, &bytes).await?;
+            each.push(part);
+            list = read(&mut *pages, self.settings.part_bytes)?;
+        }
+        Ok(Body::Parts(Parts { upload, each }))
+    }
+}
+
+impl super::Writer {
+    /// Names an upload that no record before the next one names.
+    pub(super) fn next_upload(&mut self) -> Upload {
+        self.uploads += 1;
+        Upload { begun: self.tip.number.next(), nonce: self.nonce, serial: self.uploads }
+    }
+}

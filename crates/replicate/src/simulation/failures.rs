@@ -1,0 +1,462 @@
+//! The table of failures of docs/decisions/chain.md, line by line: what happens, and what is said.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::objects::Outage;
+use super::primary::Database;
+use super::replica::Disk;
+use super::run::settings;
+use super::stage::Stage;
+use super::time::TaskClock;
+use crate::chain::Listing;
+use crate::error::{Error, Result};
+use crate::fault::{Fault, plant};
+use crate::ids::{Epoch, Hash, Nonce, RecordNumber};
+use crate::names;
+use crate::primary::{Settings, Sidecar};
+use crate::record::{Follows, Header, Item, Open, Record};
+use crate::restore::Stop;
+use crate::world::{Patience, Random as _};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+type Running = (Sidecar, TaskClock);
+type Shared = Rc<RefCell<Database>>;
+
+/// Settings under which nothing is packed or deleted.
+fn calm() -> Settings {
+    let long = Duration::from_secs(1 << 20);
+    Settings { pack_every: long, sweep_every: long, pack_bytes: 1 << 30, ..settings(false) }
+}
+
+/// Commits a few rows, ships them, and so on: about that many records.
+fn live(stage: &Stage, database: &Shared, sidecar: &mut Running, records: u64) -> Result<()> {
+    for round in 0..records {
+        database.borrow_mut().commit(true);
+        if round % 4 == 3 {
+            database.borrow_mut().freeze();
+            database.borrow_mut().merge(true);
+        }
+        stage.work(sidecar, SECOND)?;
+    }
+    Ok(())
+}
+
+/// A world with a chain of some records and a snapshot.
+fn begun(settings: Settings) -> (Stage, Shared, Running) {
+    let stage = Stage::default();
+    let database = stage.database("alpha");
+    let mut sidecar = stage.open(&database, settings).expect("an empty place");
+    live(&stage, &database, &mut sidecar, 9).expect("a quiet world");
+    assert!(sidecar.0.tip().snapshot > RecordNumber::NONE, "a snapshot was named");
+    (stage, database, sidecar)
+}
+
+fn tip(sidecar: &Running) -> RecordNumber {
+    sidecar.0.tip().number
+}
+
+fn refused<T>(result: Result<T>) -> (Error, String) {
+    match result {
+        Ok(_) => panic!("it is not refused"),
+        Err(error) => {
+            let text = error.to_string();
+            (error, text)
+        }
+    }
+}
+
+fn is_true(stage: &Stage) {
+    assert_eq!(stage.oracle.violation(), None);
+}
+
+#[test]
+fn a_damaged_record_is_named_and_what_is_before_it_is_restored() {
+    let (stage, _, sidecar) = begun(calm());
+    let number = RecordNumber(tip(&sidecar).0 - 2);
+    let name = names::record(number);
+    let mut bytes = stage.objects.object(&name).expect("it is there").to_vec();
+    *bytes.last_mut().expect("a record has bytes") ^= 1;
+    stage.objects.damage(&name, Some(bytes.into()));
+    let (error, text) = refused(stage.restore(Stop::Newest));
+    assert!(matches!(error, Error::Record { number: of, .. } if of == number), "{error:?}");
+    let before = format!("--record {}", number.before());
+    assert!(text.contains(&name) && text.contains(&before), "{text}");
+    let (restored, _) = stage.restore(Stop::Record(number.before())).expect("it is sound so far");
+    assert_eq!(restored.record, number.before());
+    is_true(&stage);
+}
+
+#[test]
+fn an_open_that_was_removed_is_missed_and_a_new_sidecar_breaks_off() {
+    let (stage, database, sidecar) = begun(calm());
+    drop(sidecar);
+    let mut second = stage.open(&database, calm()).expect("the same database");
+    let opened = second.0.tip().opened;
+    live(&stage, &database, &mut second, 4).expect("a quiet world");
+    stage.objects.damage(&names::record(opened), None);
+    let (error, text) = refused(stage.restore(Stop::Newest));
+    assert!(matches!(error, Error::Missing { number, .. } if number == opened), "{error:?}");
+    assert!(text.contains("was removed"), "{text}");
+    drop(second);
+    // Whose the chain is, nothing says any more.
+    let (error, _) = refused(stage.open(&database, calm()));
+    assert!(matches!(error, Error::Occupied { .. }), "{error:?}");
+    let mut third =
+        stage.open(&database, Settings { take_over: true, ..calm() }).expect("it is told to");
+    assert_eq!(third.0.tip().broken, tip(&third), "nothing leads over the hole");
+    live(&stage, &database, &mut third, 9).expect("a quiet world");
+    let (restored, _) = stage.restore(Stop::Newest).expect("from the new snapshot");
+    assert_eq!(restored.record, tip(&third));
+    is_true(&stage);
+}
+
+#[test]
+fn an_object_of_another_moment_is_known_by_the_hash() {
+    let (stage, _, sidecar) = begun(calm());
+    let number = RecordNumber(tip(&sidecar).0 - 1);
+    let name = names::record(number);
+    let bytes = stage.objects.object(&name).expect("it is there");
+    let mut record = Record::decode(&bytes).expect("it is sound");
+    record.header.written_ms += 1;
+    stage.objects.damage(&name, Some(record.encode()));
+    let (error, text) = refused(stage.restore(Stop::Newest));
+    assert!(matches!(error, Error::Unlinked { .. }), "{error:?}");
+    assert!(text.contains("does not follow"), "{text}");
+    let (error, _) = refused(stage.restore(Stop::Record(number)));
+    assert!(matches!(error, Error::Unlinked { number: of, .. } if of == number), "{error:?}");
+}
+
+#[test]
+fn a_record_of_a_later_version_is_told_so() {
+    let (stage, _, sidecar) = begun(calm());
+    let name = names::record(tip(&sidecar));
+    let mut bytes = stage.objects.object(&name).expect("it is there").to_vec();
+    bytes[8] = 2;
+    let crc = crc32c::crc32c(&bytes[..184]);
+    bytes[184..188].copy_from_slice(&crc.to_le_bytes());
+    stage.objects.damage(&name, Some(bytes.into()));
+    let (_, text) = refused(stage.restore(Stop::Newest));
+    assert!(text.contains("a later version of Plait"), "{text}");
+}
+
+#[test]
+fn a_snapshot_without_a_part_is_passed_over_for_an_earlier_one() {
+    let (stage, database, mut sidecar) = begun(calm());
+    let first = sidecar.0.tip().snapshot;
+    while sidecar.0.tip().snapshot == first {
+        live(&stage, &database, &mut sidecar, 4).expect("a quiet world");
+    }
+    let newest = sidecar.0.tip().snapshot;
+    let (restored, _) = stage.restore(Stop::Newest).expect("a sound chain");
+    assert_eq!(restored.snapshot, newest);
+    let parts = stage.objects.names();
+    let parts = parts.iter().filter(|name| name.starts_with(names::PARTS));
+    let last = parts.max().expect("it has parts").clone();
+    stage.objects.damage(&last, None);
+    let (restored, _) = stage.restore(Stop::Newest).expect("from the first snapshot");
+    assert_eq!((restored.snapshot, restored.record), (first, tip(&sidecar)));
+    for name in stage.objects.names() {
+        if name.starts_with(names::PARTS) {
+            stage.objects.damage(&name, None);
+        }
+    }
+    let (error, text) = refused(stage.restore(Stop::Newest));
+    assert!(matches!(error, Error::Part { .. }), "{error:?}");
+    assert!(text.contains("is missing"), "{text}");
+    is_true(&stage);
+}
+
+// holds CHAIN-4
+#[test]
+fn the_first_of_two_sidecars_is_fenced() {
+    let (stage, database, mut first) = begun(calm());
+    let mut second = stage.open(&database, calm()).expect("the same database takes over");
+    live(&stage, &database, &mut second, 2).expect("a quiet world");
+    let (error, text) = refused(live(&stage, &database, &mut first, 3));
+    assert!(matches!(error, Error::Fenced { .. }), "{error:?}");
+    assert!(text.contains("alpha") && text.contains("do not restart it"), "{text}");
+    live(&stage, &database, &mut second, 4).expect("the second goes on");
+    is_true(&stage);
+}
+
+#[test]
+fn a_copy_elsewhere_is_refused_until_it_is_told_to_take_over() {
+    let (stage, database, mut first) = begun(calm());
+    let copy = Rc::new(RefCell::new(database.borrow().copied_to("beta")));
+    let (error, text) = refused(stage.open(&copy, calm()));
+    assert!(matches!(error, Error::Occupied { .. }), "{error:?}");
+    assert!(text.contains("alpha") && text.contains("--take-over"), "{text}");
+    let taken = Settings { take_over: true, ..calm() };
+    let mut second = stage.open(&copy, taken).expect("it is told to");
+    live(&stage, &copy, &mut second, 9).expect("a quiet world");
+    let (error, _) = refused(live(&stage, &database, &mut first, 2));
+    assert!(matches!(error, Error::Fenced { .. }), "{error:?}");
+    let (restored, _) = stage.restore(Stop::Newest).expect("the copy's");
+    assert_eq!(restored.record, tip(&second));
+    is_true(&stage);
+}
+
+#[test]
+fn the_place_of_another_database_is_refused() {
+    let (stage, _, _) = begun(calm());
+    // Another place, and other chance.
+    let elsewhere = Stage::default();
+    elsewhere.dice.name();
+    let other = elsewhere.database("gamma");
+    drop(elsewhere.open(&other, calm()).expect("an empty place"));
+    let (error, text) = refused(stage.open(&other, Settings { take_over: true, ..calm() }));
+    assert!(matches!(error, Error::OtherChain { .. }), "{error:?}");
+    assert!(text.contains("choose another URL"), "{text}");
+}
+
+#[test]
+fn nothing_at_a_place_and_no_such_record_are_told() {
+    let stage = Stage::default();
+    let (_, text) = refused(stage.restore(Stop::Newest));
+    assert!(text.contains("there is no replica"), "{text}");
+    let (stage, _, _) = begun(calm());
+    let (_, text) = refused(stage.restore(Stop::Record(RecordNumber(999))));
+    assert!(text.contains("there is no record 999"), "{text}");
+    let (_, text) = refused(stage.restore(Stop::Time(1)));
+    assert!(text.contains("the earliest moment that is kept"), "{text}");
+}
+
+// holds CHAIN-5
+#[test]
+fn a_store_that_is_down_full_or_closed_costs_a_lag_and_no_commit() {
+    for (outage, says) in [
+        (Outage::Down, "does not answer"),
+        (Outage::Full, "no space left: free some"),
+        (Outage::Denied, "check the credentials"),
+    ] {
+        let stage = Stage::default();
+        let database = stage.database("alpha");
+        let mut patient = settings(false);
+        patient.idle = Duration::from_secs(2);
+        let mut sidecar = stage.open(&database, patient).expect("an empty place");
+        live(&stage, &database, &mut sidecar, 5).expect("a quiet world");
+        let before = tip(&sidecar);
+        stage.objects.set_outage(Some((outage, stage.time.now() + 600 * SECOND)));
+        database.borrow_mut().commit(true);
+        // This sidecar's patience ends, where that of the command does not.
+        let (_, text) = refused(stage.work(&mut sidecar, 60 * SECOND));
+        assert!(text.contains(says), "{text}");
+        let trouble = sidecar.0.world().trouble().expect("it is remembered");
+        assert!(trouble.what.contains(says), "{trouble:?}");
+        stage.objects.set_outage(None);
+        drop(sidecar);
+        let mut again = stage.open(&database, patient).expect("it is up again");
+        live(&stage, &database, &mut again, 2).expect("a quiet world");
+        assert!(tip(&again) > before);
+        assert_eq!(again.0.world().trouble(), None);
+        let (restored, disk) = stage.restore(Stop::Newest).expect("nothing is missing");
+        assert_eq!(restored.record, tip(&again));
+        assert_eq!(disk.borrow().position(), again.0.tip().position);
+        is_true(&stage);
+    }
+}
+
+#[test]
+fn a_log_past_its_limit_is_bridged_by_a_snapshot() {
+    let (stage, database, mut sidecar) = begun(calm());
+    for round in 0..400 {
+        database.borrow_mut().commit(true);
+        if round % 5 == 4 {
+            database.borrow_mut().freeze();
+            database.borrow_mut().merge(true);
+        }
+    }
+    live(&stage, &database, &mut sidecar, 12).expect("a quiet world");
+    let broken = sidecar.0.tip().broken;
+    assert!(broken > RecordNumber::FIRST && sidecar.0.tip().snapshot > broken);
+    let name = names::record(broken);
+    let record = Record::decode(&stage.objects.object(&name).expect("it is there"));
+    assert!(format!("{record:?}").contains("longer than --max-lag"));
+    stage.restore(Stop::Newest).expect("from the snapshot behind the break");
+    stage.restore(Stop::Record(broken.before())).expect("from the one before it");
+    let (_, text) = refused(stage.restore(Stop::Record(broken)));
+    assert!(text.contains(&format!("--record {}", broken.before())), "{text}");
+    is_true(&stage);
+}
+
+#[test]
+fn a_database_that_was_replaced_goes_on_behind_a_break() {
+    let (stage, database, mut sidecar) = begun(calm());
+    database.borrow_mut().save();
+    live(&stage, &database, &mut sidecar, 5).expect("a quiet world");
+    let kept = tip(&sidecar);
+    database.borrow_mut().put_back();
+    let (error, text) = refused(live(&stage, &database, &mut sidecar, 2));
+    assert!(matches!(error, Error::Ended(_)), "{error:?}");
+    assert!(text.contains("what was shipped stays"), "{text}");
+    drop(sidecar);
+    let mut again = stage.open(&database, calm()).expect("the same place");
+    assert_eq!(again.0.tip().broken, tip(&again));
+    live(&stage, &database, &mut again, 9).expect("a quiet world");
+    stage.restore(Stop::Newest).expect("what is there now");
+    let (restored, _) = stage.restore(Stop::Record(kept)).expect("what was there before");
+    assert_eq!(restored.record, kept);
+    is_true(&stage);
+}
+
+#[test]
+fn a_clock_that_was_set_back_is_told() {
+    let (stage, database, mut sidecar) = begun(calm());
+    let moment = sidecar.0.tip().written_ms;
+    stage.skew_ms.set(-30_000);
+    live(&stage, &database, &mut sidecar, 45).expect("a quiet world");
+    stage.skew_ms.set(0);
+    let (newest, _) = stage.restore(Stop::Newest).expect("a sound chain");
+    assert!(newest.clock_set_back.is_some());
+    let (restored, _) = stage.restore(Stop::Time(moment)).expect("a moment of it");
+    assert!(restored.record < tip(&sidecar) && restored.written_ms <= moment);
+    is_true(&stage);
+}
+
+#[test]
+fn a_commit_is_restored_and_none_behind_it() {
+    let (stage, _, sidecar) = begun(calm());
+    let last = sidecar.0.tip().position.commit;
+    for commit in 1..=last.0 {
+        let (restored, _) =
+            stage.restore(Stop::Commit(crate::ids::CommitTs(commit))).expect("a commit of it");
+        assert_eq!(restored.position.commit.0, commit);
+    }
+    is_true(&stage);
+}
+
+#[test]
+fn a_follower_behind_retention_begins_with_the_newest_snapshot() {
+    let (stage, database, mut sidecar) = begun(settings(false));
+    let disk = Rc::new(RefCell::new(Disk::default()));
+    let mut follower = stage.follower(&disk, 0).expect("an empty disk");
+    let reach = |follower: &mut (crate::follower::Follower, TaskClock), number| {
+        for _ in 0..2_000 {
+            let (inner, clock) = &mut *follower;
+            stage.block(clock, inner.step()).expect("it goes on");
+            if inner.applied() == number {
+                return;
+            }
+        }
+        panic!("it stays at {}: {:?}", follower.0.applied(), follower.0.stuck());
+    };
+    reach(&mut follower, tip(&sidecar));
+    let before = tip(&sidecar);
+    // Far behind the window, with all packs of before gone.
+    for _ in 0..60 {
+        live(&stage, &database, &mut sidecar, 8).expect("a quiet world");
+    }
+    let packs = stage.objects.names();
+    let first = packs.iter().find_map(|name| names::parse_pack(name)).expect("there are packs").0;
+    assert!(first > before.next(), "retention has passed record {before}");
+    reach(&mut follower, tip(&sidecar));
+    let (_, text) = refused(stage.restore(Stop::Record(before)));
+    assert!(text.contains("retention") || text.contains("no snapshot leads"), "{text}");
+    is_true(&stage);
+}
+
+/// A starter that stood still has made its OPEN at a number that was packed and deleted meanwhile.
+/// Returns whether a follower that had stood still as well comes to the end of the chain.
+fn passes_a_stray() -> bool {
+    let few = Settings {
+        snapshot_every: Duration::from_secs(1 << 20),
+        log_bytes_least: 1 << 40,
+        ..settings(false)
+    };
+    let (stage, database, mut sidecar) = begun(few);
+    let disk = Rc::new(RefCell::new(Disk::default()));
+    let (mut follower, clock) = stage.follower(&disk, 0).expect("an empty disk");
+    let reaches = |follower: &mut crate::follower::Follower, number| {
+        (0..200).any(|_| {
+            stage.block(&clock, follower.step()).expect("it goes on");
+            follower.applied() == number
+        })
+    };
+    let before = tip(&sidecar);
+    assert!(reaches(&mut follower, before));
+    live(&stage, &database, &mut sidecar, 20).expect("a quiet world");
+    let name = names::record(before.next());
+    assert_eq!(stage.objects.object(&name), None, "it was packed and deleted");
+    let bytes = &stage.objects.ledger()[&before];
+    let record = Record::decode(bytes).expect("it is sound");
+    let first =
+        Record::decode(&stage.objects.ledger()[&record.header.opened]).expect("it is sound");
+    let stray = Record {
+        header: Header {
+            number: before.next(),
+            epoch: Epoch(record.header.epoch.0 + 1),
+            nonce: Nonce([9; 16]),
+            previous: Hash::of(bytes),
+            opened: before.next(),
+            ..record.header
+        },
+        items: vec![Item::Open(Open {
+            follows: Follows::Stream,
+            ..first.open().expect("an OPEN").clone()
+        })],
+    };
+    stage.objects.damage(&name, Some(stray.encode()));
+    let reached = reaches(&mut follower, tip(&sidecar));
+    is_true(&stage);
+    reached
+}
+
+// holds CHAIN-3
+#[test]
+fn a_stray_open_is_not_believed_and_whoever_believes_it_stays_there() {
+    assert!(passes_a_stray());
+    plant(Some(Fault::StrayBelieved));
+    let passes = passes_a_stray();
+    plant(None);
+    assert!(!passes);
+}
+
+#[test]
+fn a_list_goes_on_over_the_ends_of_folders() {
+    let stage = Stage::default();
+    let (world, clock) = stage.world(Patience::Tries(1));
+    for (packs, loose) in [
+        (None, 9_997..10_003),
+        (Some((9_900, 9_998)), 9_999..10_003),
+        (Some((9_900, 9_999)), 10_000..10_002),
+        (Some((9_900, 9_999)), 10_000..10_000),
+        (Some((9_000, 29_999)), 30_000..30_001),
+    ] {
+        for name in stage.objects.names() {
+            stage.objects.damage(&name, None);
+        }
+        let put = |name: String| stage.objects.damage(&name, Some(vec![1].into()));
+        let number = RecordNumber;
+        if let Some((first, last)) = packs {
+            put(names::pack(number(first), number(last)));
+            // An OPEN of long ago.
+            put(names::record(number(first)));
+        } else {
+            (1..9_997).for_each(|n| put(names::record(number(n))));
+        }
+        loose.clone().for_each(|n| put(names::record(number(n))));
+        let listing = stage.block(&clock, Listing::make(&world)).expect("a quiet world");
+        let highest = packs.map_or(0, |(_, last)| last).max(loose.end.saturating_sub(1));
+        assert_eq!(listing.highest().0, highest, "{packs:?} {loose:?}");
+        assert_eq!(listing.hole(), None, "{packs:?} {loose:?}");
+    }
+}
+
+#[test]
+fn a_follower_whose_disk_is_full_stops_and_goes_on() {
+    let (stage, _, sidecar) = begun(calm());
+    let disk = Rc::new(RefCell::new(Disk::default()));
+    let (mut follower, clock) = stage.follower(&disk, 1).expect("an empty disk");
+    for _ in 0..5 {
+        stage.block(&clock, follower.step()).expect("it waits");
+    }
+    assert_eq!(follower.applied(), RecordNumber::NONE);
+    let (mut follower, clock) = stage.follower(&disk, 0).expect("there is space again");
+    while follower.applied() < tip(&sidecar) {
+        stage.block(&clock, follower.step()).expect("it goes on");
+    }
+    is_true(&stage);
+}

@@ -1,0 +1,52 @@
+//! The pauses between tries.
+
+use std::time::Duration;
+
+use crate::world::Random;
+
+const FIRST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// Pauses that double, each with a quarter of chance in it, so that many who wait do not come back
+/// at once.
+#[derive(Clone, Debug, Default)]
+pub struct Backoff {
+    tries: u32,
+}
+
+impl Backoff {
+    /// Returns the next pause.
+    pub fn next(&mut self, random: &dyn Random) -> Duration {
+        let whole = FIRST.saturating_mul(1 << self.tries.min(16)).min(LONGEST);
+        self.tries += 1;
+        let quarter = (whole / 4).as_millis() as u64;
+        whole - Duration::from_millis(random.below(quarter + 1))
+    }
+
+    /// Tries so far.
+    pub fn tries(&self) -> u32 {
+        self.tries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Zero;
+
+    impl Random for Zero {
+        fn number(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn pauses_double_and_stay_below_half_a_minute() {
+        let mut backoff = Backoff::default();
+        let pauses: Vec<u128> = (0..12).map(|_| backoff.next(&Zero).as_millis()).collect();
+        assert_eq!(pauses[..4], [100, 200, 400, 800]);
+        assert_eq!(pauses[9..], [30_000; 3]);
+        assert_eq!(backoff.tries(), 12);
+    }
+}

@@ -1,0 +1,193 @@
+//! Real stores: a folder, S3, Google Cloud Storage, Azure, through the crate `object_store`.
+//!
+//! Each call is one request: tries and pauses are the caller's, who knows what may be repeated
+//! (STORE-4). A folder is written with fsync of files and folders; `create` is a hard link there.
+//! Buckets take credentials, regions and endpoints from the environment variables of their
+//! services: `AWS_*`, `GOOGLE_*`, `AZURE_*`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::TryStreamExt as _;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::prefix::PrefixStore;
+use object_store::{
+    ClientConfigKey, Error as ObjectError, ObjectStore, ObjectStoreExt as _, PutMode, RetryConfig,
+};
+
+use super::url::{Place, Service};
+use super::{Created, Later, Store, StoreError};
+
+const CONNECT: &str = "10 seconds";
+/// A record of 16 MiB in this time is 2 Mbit a second.
+const ANSWER: &str = "60 seconds";
+
+/// A real store.
+#[derive(Clone)]
+pub struct Objects {
+    inner: Arc<dyn ObjectStore>,
+}
+
+/// Opens the store of a URL. A folder that is missing is made if `creates` says so.
+///
+/// # Errors
+/// In words.
+pub fn open(url: &str, creates: bool) -> Result<Objects, String> {
+    let place = Place::parse(url)?;
+    let inner = match &place {
+        Place::Folder(folder) => {
+            if creates {
+                std::fs::create_dir_all(folder)
+                    .map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
+            }
+            let opened = LocalFileSystem::new_with_prefix(folder);
+            let opened = opened.map_err(|e| format!("cannot open {}: {e}", folder.display()))?;
+            Arc::new(opened.with_fsync(true)) as Arc<dyn ObjectStore>
+        }
+        Place::Bucket { service, bucket, prefix } => {
+            // Whoever made one before has made this one.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+            let opened =
+                open_bucket(*service, bucket).map_err(|e| format!("cannot open {url}: {e}"))?;
+            if prefix.is_empty() {
+                opened
+            } else {
+                let prefix = Path::parse(prefix).map_err(|e| format!("cannot use {url}: {e}"))?;
+                Arc::new(PrefixStore::new(opened, prefix))
+            }
+        }
+    };
+    Ok(Objects { inner })
+}
+
+fn open_bucket(
+    service: Service,
+    bucket: &str,
+) -> Result<Arc<dyn ObjectStore>, object_store::Error> {
+    let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
+    let options = [(ClientConfigKey::ConnectTimeout, CONNECT), (ClientConfigKey::Timeout, ANSWER)];
+    Ok(match service {
+        Service::S3 => {
+            let from_env = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry);
+            let set = options.into_iter().fold(from_env, |builder, (key, value)| {
+                builder.with_config(AmazonS3ConfigKey::Client(key), value)
+            });
+            Arc::new(set.build()?)
+        }
+        Service::Gcs => {
+            let from_env = GoogleCloudStorageBuilder::from_env();
+            let from_env = from_env.with_bucket_name(bucket).with_retry(retry);
+            let set = options.into_iter().fold(from_env, |builder, (key, value)| {
+                builder.with_config(GoogleConfigKey::Client(key), value)
+            });
+            Arc::new(set.build()?)
+        }
+        Service::Azure => {
+            let from_env = MicrosoftAzureBuilder::from_env();
+            let from_env = from_env.with_container_name(bucket).with_retry(retry);
+            let set = options.into_iter().fold(from_env, |builder, (key, value)| {
+                builder.with_config(AzureConfigKey::Client(key), value)
+            });
+            Arc::new(set.build()?)
+        }
+    })
+}
+
+fn path(name: &str) -> Path {
+    Path::from(name)
+}
+
+/// Says what kind of failure it is. Stores differ in their codes, so the text counts as well.
+fn failure(error: &ObjectError) -> StoreError {
+    let mut text = error.to_string();
+    let mut is_full = false;
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        if let Some(io) = inner.downcast_ref::<std::io::Error>() {
+            is_full |= matches!(io.raw_os_error(), Some(28 | 122));
+        }
+        let says = inner.to_string();
+        if !text.contains(&says) {
+            text += &format!(": {says}");
+        }
+        source = inner.source();
+    }
+    let lower = text.to_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    if is_full || has(&["quota", "storagefull", "insufficient storage", "507"]) {
+        return StoreError::Full(text);
+    }
+    match error {
+        ObjectError::PermissionDenied { .. } | ObjectError::Unauthenticated { .. } => {
+            StoreError::Denied(text)
+        }
+        _ if has(&["permission denied", "forbidden", "accessdenied", "read-only file system"]) => {
+            StoreError::Denied(text)
+        }
+        ObjectError::Generic { .. } => StoreError::Unavailable(text),
+        _ => StoreError::Failed(text),
+    }
+}
+
+impl Store for Objects {
+    fn create<'a>(&'a self, name: &'a str, bytes: Bytes) -> Later<'a, Result<Created, StoreError>> {
+        Box::pin(async move {
+            match self.inner.put_opts(&path(name), bytes.into(), PutMode::Create.into()).await {
+                Ok(_) => Ok(Created::Made),
+                Err(ObjectError::AlreadyExists { .. } | ObjectError::Precondition { .. }) => {
+                    Ok(Created::Exists)
+                }
+                Err(error) => Err(failure(&error)),
+            }
+        })
+    }
+
+    fn get<'a>(&'a self, name: &'a str) -> Later<'a, Result<Option<Bytes>, StoreError>> {
+        Box::pin(async move {
+            let found = match self.inner.get(&path(name)).await {
+                Ok(found) => found.bytes().await,
+                Err(error) => Err(error),
+            };
+            match found {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(ObjectError::NotFound { .. }) => Ok(None),
+                Err(error) => Err(failure(&error)),
+            }
+        })
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str) -> Later<'a, Result<Vec<String>, StoreError>> {
+        Box::pin(async move {
+            let prefix = path(prefix);
+            let found = self.inner.list(Some(&prefix)).map_ok(|meta| meta.location.to_string());
+            match found.try_collect().await {
+                Ok(names) => Ok(names),
+                Err(ObjectError::NotFound { .. }) => Ok(Vec::new()),
+                Err(error) => Err(failure(&error)),
+            }
+        })
+    }
+
+    fn put<'a>(&'a self, name: &'a str, bytes: Bytes) -> Later<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let put = self.inner.put(&path(name), bytes.into()).await;
+            put.map(|_| ()).map_err(|error| failure(&error))
+        })
+    }
+
+    fn delete<'a>(&'a self, name: &'a str) -> Later<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            match self.inner.delete(&path(name)).await {
+                Ok(()) | Err(ObjectError::NotFound { .. }) => Ok(()),
+                Err(error) => Err(failure(&error)),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

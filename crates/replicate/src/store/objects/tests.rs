@@ -1,0 +1,206 @@
+//! A real store: a folder, or what `PLAIT_STORE_URL` names (`make stores`). `PLAIT_STORE_FIT=no`
+//! says that the probe has to refuse it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::chain::find_tip;
+use crate::error::Error;
+use crate::follower::{self, Follower};
+use crate::primary::{Settings, Sidecar};
+use crate::probe::{ROUNDS, probe};
+use crate::restore::{Stop, restore};
+use crate::simulation::dice::Dice;
+use crate::simulation::oracle::Oracle;
+use crate::simulation::primary::{Database, Primary};
+use crate::simulation::replica::{Disk, Replica};
+use crate::simulation::run::settings;
+use crate::world::{Clock, Patience, Random as _, World};
+
+struct Clocks(Instant);
+
+impl Clock for Clocks {
+    fn now(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    fn wall_ms(&self) -> u64 {
+        self.0.elapsed().as_millis() as u64 + 1_780_000_000_000
+    }
+
+    fn sleep(&self, time: Duration) -> Later<'_, ()> {
+        Box::pin(tokio::time::sleep(time))
+    }
+}
+
+/// A place of this test alone; a folder goes with it.
+struct Place {
+    url: String,
+    _folder: Option<tempfile::TempDir>,
+}
+
+fn place(name: &str) -> Place {
+    let unique =
+        u64::from_le_bytes(std::array::from_fn(|i| std::process::id().to_le_bytes()[i % 4]));
+    match std::env::var("PLAIT_STORE_URL") {
+        Ok(url) => Place { url: format!("{url}/{name}-{unique:x}"), _folder: None },
+        Err(_) => {
+            let folder = tempfile::tempdir().expect("a folder");
+            Place { url: format!("{}/{name}", folder.path().display()), _folder: Some(folder) }
+        }
+    }
+}
+
+fn is_fit() -> bool {
+    std::env::var("PLAIT_STORE_FIT").map_or(true, |fit| fit != "no")
+}
+
+fn block_on<T>(task: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(task)
+}
+
+fn chance() -> Dice {
+    let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    Dice::new(nanos.map_or(1, |time| time.as_nanos() as u64))
+}
+
+// holds STORE-2, STORE-3
+#[test]
+fn the_five_calls_do_what_they_say() {
+    let place = place("calls");
+    let store = open(&place.url, true).expect("a store");
+    block_on(async {
+        let large = Bytes::from(vec![7; 9 << 20]);
+        let (one, other) = ("chain/000000000000/0000000000000001", "pack/1-2");
+        assert_eq!(store.get(one).await, Ok(None));
+        assert_eq!(store.delete(one).await, Ok(()), "what is not there is deleted");
+        assert_eq!(store.list("chain/").await, Ok(vec![]));
+        assert_eq!(store.create(one, large.clone()).await, Ok(Created::Made));
+        assert_eq!(store.get(one).await, Ok(Some(large.clone())));
+        if is_fit() {
+            assert_eq!(store.create(one, Bytes::from_static(b"x")).await, Ok(Created::Exists));
+            assert_eq!(store.get(one).await, Ok(Some(large)));
+        }
+        for bytes in [&b"first"[..], b"", b"second"] {
+            assert_eq!(store.put(other, Bytes::from_static(bytes)).await, Ok(()));
+            assert_eq!(store.get(other).await, Ok(Some(Bytes::from_static(bytes))));
+        }
+        assert_eq!(store.list("chain/").await, Ok(vec![one.to_owned()]));
+        assert_eq!(store.list("pack/").await, Ok(vec![other.to_owned()]));
+        for name in [one, other] {
+            assert_eq!(store.delete(name).await, Ok(()));
+            assert_eq!(store.get(name).await, Ok(None));
+        }
+    });
+}
+
+// holds STORE-1
+#[test]
+fn a_race_says_whether_it_is_fit() {
+    let place = place("race");
+    let store = open(&place.url, true).expect("a store");
+    let chance = chance();
+    let (verdict, left) =
+        block_on(async { (probe(&store, &chance, ROUNDS).await, store.list("probe/").await) });
+    let verdict = verdict.expect("it answers");
+    println!("{verdict:?}");
+    assert_eq!(verdict.is_fit(), is_fit(), "{verdict:?}");
+    assert_eq!(left, Ok(vec![]));
+}
+
+/// A sidecar, a follower, and restores beside them; the sidecar is killed and started again.
+#[test]
+fn a_database_is_shipped_followed_and_restored() {
+    if !is_fit() {
+        return;
+    }
+    let place = place("whole");
+    let store = open(&place.url, true).expect("a store");
+    let dice = Rc::new(chance());
+    let oracle = Rc::new(Oracle::default());
+    // The ledger of what was made is the simulated store's.
+    oracle.judge_readers_alone();
+    let database = Rc::new(RefCell::new(Database::new("alpha", &dice, &oracle)));
+    let disk = Rc::new(RefCell::new(Disk::default()));
+    let records = Rc::new(Cell::new(0));
+    block_on(async {
+        for epoch in 1..=3 {
+            ship(&store, &database, &dice, epoch, &records).await.expect("a store that is up");
+            let target = Replica::new("a follower", &disk, &dice, &oracle, 0, true);
+            follow(&store, target, &dice).await.expect("a store that is up");
+            let scratch = Rc::new(RefCell::new(Disk::default()));
+            let target = Replica::new("a restore", &scratch, &dice, &oracle, 0, true);
+            let world = world(&store, &dice);
+            let (restored, _) = restore(&world, Box::new(target), Stop::Newest, &mut |_| {})
+                .await
+                .expect("a snapshot leads to the end");
+            assert_eq!(restored.record.0, records.get());
+            assert_eq!(scratch.borrow().digests(), disk.borrow().digests());
+        }
+    });
+    assert_eq!(oracle.violation(), None);
+}
+
+fn world(store: &Objects, dice: &Rc<Dice>) -> World {
+    let random = Rc::new(Dice::new(dice.number()));
+    let clocks = Rc::new(Clocks(Instant::now()));
+    World::new(Rc::new(store.clone()), clocks, random, Patience::Tries(5))
+}
+
+async fn ship(
+    store: &Objects,
+    database: &Rc<RefCell<Database>>,
+    dice: &Rc<Dice>,
+    epoch: u64,
+    records: &Cell<u64>,
+) -> Result<(), Error> {
+    let fast = Settings {
+        interval: Duration::from_millis(5),
+        pack_every: Duration::from_millis(200),
+        sweep_every: Duration::from_millis(400),
+        ..settings(false)
+    };
+    let source = Primary::new(database, epoch, &Rc::default());
+    let mut sidecar = Sidecar::open(world(store, dice), Box::new(source), fast).await?;
+    let first = sidecar.tip().number.0;
+    while sidecar.tip().number.0 < first + 25 || sidecar.tip().snapshot.0 == 0 {
+        {
+            let mut database = database.borrow_mut();
+            match dice.below(12) {
+                0..8 => database.commit(true),
+                8 | 9 => database.freeze(),
+                10 => database.merge(true),
+                _ => database.exclusive(),
+            }
+        }
+        sidecar.step().await?;
+    }
+    records.set(sidecar.tip().number.0);
+    Ok(())
+}
+
+async fn follow(store: &Objects, target: Replica, dice: &Rc<Dice>) -> Result<(), Error> {
+    let world = world(store, dice);
+    let tip = find_tip(&world).await?.ok_or(Error::Empty)?.record.header.number;
+    let settings = follower::Settings { poll: Duration::from_millis(5) };
+    let mut follower = Follower::new(world, Box::new(target), settings)?;
+    while follower.applied() < tip {
+        follower.step().await?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_folder_that_is_missing_or_closed_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let missing = folder.path().join("missing");
+    let refused = open(missing.to_str().expect("UTF-8"), false).map(|_| ()).expect_err("missing");
+    assert!(refused.contains("cannot open") && refused.contains("missing"), "{refused}");
+    let file = folder.path().join("file");
+    std::fs::write(&file, b"x").expect("it is written");
+    let refused = open(file.to_str().expect("UTF-8"), true).map(|_| ()).expect_err("a file");
+    assert!(refused.contains("cannot create"), "{refused}");
+}

@@ -1,0 +1,261 @@
+//! What the state machines of this crate have of the world: a store, a clock, and chance.
+//!
+//! They are `async` functions that await nothing else. So a simulation owns every moment at which
+//! one of them stands still, and may drop it there, as a kill does.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::error::{Error, Result};
+use crate::store::{Backoff, Created, Later, Store, StoreError};
+
+/// Time. The monotonic clock decides when something is done, never whether it is safe; the other
+/// is only written down.
+pub trait Clock {
+    /// Time since some moment.
+    fn now(&self) -> Duration;
+
+    /// Milliseconds since 1970.
+    fn wall_ms(&self) -> u64;
+
+    /// Waits.
+    fn sleep(&self, time: Duration) -> Later<'_, ()>;
+}
+
+/// Chance.
+pub trait Random {
+    /// Returns a number.
+    fn number(&self) -> u64;
+
+    /// Returns a number below `bound`, which is not 0.
+    fn below(&self, bound: u64) -> u64 {
+        self.number() % bound
+    }
+
+    /// Returns a name that nobody else has.
+    fn name(&self) -> [u8; 16] {
+        let (high, low) = (self.number(), self.number());
+        (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
+    }
+}
+
+/// Requests so far, by what stores charge for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// `create`, `put` and `list`: the dear ones.
+    pub writes: u64,
+    /// `get`.
+    pub reads: u64,
+    /// `delete`: free with most.
+    pub deletes: u64,
+    /// Bytes that were sent.
+    pub sent_bytes: u64,
+    /// Bytes that were received.
+    pub received_bytes: u64,
+}
+
+/// A call that has failed and is tried again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// In words.
+    pub what: String,
+    /// Since when, by the monotonic clock, no call has succeeded.
+    pub since: Duration,
+}
+
+/// How often a call is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Until it succeeds.
+    Endless,
+    /// So many times.
+    Tries(u32),
+}
+
+/// The world of one machine.
+#[derive(Clone)]
+pub struct World {
+    store: Rc<dyn Store>,
+    clock: Rc<dyn Clock>,
+    random: Rc<dyn Random>,
+    patience: Patience,
+    requests: Rc<Cell<Requests>>,
+    trouble: Rc<RefCell<Option<Trouble>>>,
+}
+
+impl World {
+    /// Puts a world together.
+    pub fn new(
+        store: Rc<dyn Store>,
+        clock: Rc<dyn Clock>,
+        random: Rc<dyn Random>,
+        patience: Patience,
+    ) -> World {
+        World { store, clock, random, patience, requests: Rc::default(), trouble: Rc::default() }
+    }
+
+    /// The same world with another patience.
+    #[must_use]
+    pub fn with(&self, patience: Patience) -> World {
+        World { patience, ..self.clone() }
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    /// Chance.
+    pub fn random(&self) -> &dyn Random {
+        &*self.random
+    }
+
+    /// Requests so far.
+    pub fn requests(&self) -> Requests {
+        self.requests.get()
+    }
+
+    /// What is in the way, if the last call has failed.
+    pub fn trouble(&self) -> Option<Trouble> {
+        self.trouble.borrow().clone()
+    }
+
+    fn count(&self, add: impl FnOnce(&mut Requests)) {
+        let mut requests = self.requests.get();
+        add(&mut requests);
+        self.requests.set(requests);
+    }
+
+    /// Remembers how a call has ended.
+    fn note<T>(&self, what: &str, name: &str, answer: Result<T, StoreError>) -> Result<T> {
+        match answer {
+            Ok(value) => {
+                *self.trouble.borrow_mut() = None;
+                Ok(value)
+            }
+            Err(error) => {
+                let error = Error::Store { what: what.to_owned(), name: name.to_owned(), error };
+                self.note_trouble(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Remembers what is in the way.
+    pub fn note_trouble(&self, error: &Error) {
+        let mut trouble = self.trouble.borrow_mut();
+        let since = trouble.as_ref().map_or(self.clock.now(), |trouble| trouble.since);
+        *trouble = Some(Trouble { what: error.to_string(), since });
+    }
+
+    /// Tries to make an object, once (STORE-4).
+    ///
+    /// # Errors
+    /// [`Error::Store`]: nobody knows whether it has happened.
+    pub async fn try_create(&self, name: &str, bytes: &Bytes) -> Result<Created> {
+        self.count(|requests| {
+            requests.writes += 1;
+            requests.sent_bytes += bytes.len() as u64;
+        });
+        let answer = self.store.create(name, bytes.clone()).await;
+        self.note("create", name, answer)
+    }
+
+    /// Tries to write an object, once.
+    ///
+    /// # Errors
+    /// As [`World::try_create`].
+    pub async fn try_put(&self, name: &str, bytes: &Bytes) -> Result<()> {
+        self.count(|requests| {
+            requests.writes += 1;
+            requests.sent_bytes += bytes.len() as u64;
+        });
+        let answer = self.store.put(name, bytes.clone()).await;
+        self.note("write", name, answer)
+    }
+
+    /// Tries to delete an object, once.
+    ///
+    /// # Errors
+    /// As [`World::try_create`].
+    pub async fn try_delete(&self, name: &str) -> Result<()> {
+        self.count(|requests| requests.deletes += 1);
+        let answer = self.store.delete(name).await;
+        self.note("delete", name, answer)
+    }
+
+    /// Tries to read an object, once; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn try_get(&self, name: &str) -> Result<Option<Bytes>> {
+        self.count(|requests| requests.reads += 1);
+        let answer = self.store.get(name).await;
+        if let Ok(Some(bytes)) = &answer {
+            self.count(|requests| requests.received_bytes += bytes.len() as u64);
+        }
+        self.note("read", name, answer)
+    }
+
+    /// Reads an object, with patience; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Store`], where patience has an end.
+    pub async fn get(&self, name: &str) -> Result<Option<Bytes>> {
+        let mut backoff = Backoff::default();
+        loop {
+            match self.try_get(name).await {
+                Ok(found) => return Ok(found),
+                Err(error) => self.pause(&mut backoff, error).await?,
+            }
+        }
+    }
+
+    /// Returns the names with a prefix, with patience.
+    ///
+    /// # Errors
+    /// As [`World::get`].
+    pub async fn list(&self, prefix: &str) -> Result<Vec<String>> {
+        let mut backoff = Backoff::default();
+        loop {
+            self.count(|requests| requests.writes += 1);
+            let answer = self.store.list(prefix).await;
+            match self.note("list", prefix, answer) {
+                Ok(names) => return Ok(names),
+                Err(error) => self.pause(&mut backoff, error).await?,
+            }
+        }
+    }
+
+    /// Writes an object, with patience.
+    ///
+    /// # Errors
+    /// As [`World::get`].
+    pub async fn put(&self, name: &str, bytes: &Bytes) -> Result<()> {
+        let mut backoff = Backoff::default();
+        loop {
+            match self.try_put(name, bytes).await {
+                Ok(()) => return Ok(()),
+                Err(error) => self.pause(&mut backoff, error).await?,
+            }
+        }
+    }
+
+    /// Waits before the next try.
+    ///
+    /// # Errors
+    /// The error that made it necessary, when patience is at its end.
+    pub async fn pause(&self, backoff: &mut Backoff, error: Error) -> Result<()> {
+        if let Patience::Tries(tries) = self.patience
+            && backoff.tries() + 1 >= tries
+        {
+            return Err(error);
+        }
+        let pause = backoff.next(self.random());
+        self.clock.sleep(pause).await;
+        Ok(())
+    }
+}
