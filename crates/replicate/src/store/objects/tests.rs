@@ -150,6 +150,15 @@ fn world(store: &Objects, dice: &Rc<Dice>) -> World {
     World::new(Rc::new(store.clone()), clocks, random, Patience::Tries(5))
 }
 
+fn change(database: &mut Database, dice: &Dice) {
+    match dice.below(12) {
+        0..8 => database.commit(true),
+        8 | 9 => database.freeze(),
+        10 => database.merge(true),
+        _ => database.exclusive(),
+    }
+}
+
 async fn ship(
     store: &Objects,
     database: &Rc<RefCell<Database>>,
@@ -167,15 +176,7 @@ async fn ship(
     let mut sidecar = Sidecar::open(world(store, dice), Box::new(source), fast).await?;
     let first = sidecar.tip().number.0;
     while sidecar.tip().number.0 < first + 25 || sidecar.tip().snapshot.0 == 0 {
-        {
-            let mut database = database.borrow_mut();
-            match dice.below(12) {
-                0..8 => database.commit(true),
-                8 | 9 => database.freeze(),
-                10 => database.merge(true),
-                _ => database.exclusive(),
-            }
-        }
+        change(&mut database.borrow_mut(), dice);
         sidecar.step().await?;
     }
     records.set(sidecar.tip().number.0);
