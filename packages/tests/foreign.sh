@@ -45,7 +45,7 @@ emulated "$NAME-amalgamation/app" amalgamated.db 20 | grep -q '^20 plait '
 
 case $TARGET in *-musl) exit 0 ;; esac
 dpkg-deb --fsys-tarfile "$DEB" | tar t | sed 's,^\./,,' | grep -v '/$' >listed
-for file in usr/bin/plait usr/lib/plait/libsqlite3.so.0 usr/lib/plait/libsqlite3.a usr/share/man/man1/plait-metrics.1.gz \
+for file in usr/bin/plait usr/bin/plait-replicate usr/lib/plait/libsqlite3.so.0 usr/lib/plait/libsqlite3.a usr/share/man/man1/plait-metrics.1.gz \
     usr/share/bash-completion/completions/plait usr/lib/systemd/system/plait-metrics.service etc/default/plait-metrics \
     "usr/lib/$MACHINE-linux-gnu/pkgconfig/plait.pc"; do
     grep -qxF "$file" listed

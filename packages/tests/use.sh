@@ -17,5 +17,7 @@ wait $one
 wait $two
 [ "$(writer 0)" = "400 $version" ]
 "$plait" check app.db
+"$plait" probe replica | grep -q "fit for replicas"
+rm -r replica
 "$plait" disable app.db
 [ "$(find . -name 'app.db*' | wc -l)" = 1 ]

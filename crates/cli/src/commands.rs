@@ -8,8 +8,8 @@ use crate::failure::{self, Failure, Result};
 use crate::os;
 use crate::sqlite::Library;
 use crate::{
-    backup, bench, check, console, convert, demo, doctor, metrics, pages, recover, restore, run,
-    status, top,
+    backup, bench, check, console, convert, demo, doctor, metrics, pages, recover, replicas,
+    restore, run, status, top,
 };
 
 /// SQLite with many writers: start programs on it, and look after databases in concurrent mode
@@ -239,6 +239,12 @@ Examples:
     /// Measure this machine: four classic studies, beside other stores
     #[command(disable_help_flag = true)]
     Bench(bench::BenchArgs),
+    /// List what can be restored from a replica
+    #[command(disable_help_flag = true)]
+    Replicas(replicas::ReplicaArgs),
+    /// Find out whether an object store or a folder is fit for a replica
+    #[command(disable_help_flag = true)]
+    Probe(replicas::ReplicaArgs),
     #[command(name = run::watch::COMMAND, hide = true)]
     RunWatch(run::watch::WatchArgs),
     #[command(name = pages::COMMAND, hide = true)]
@@ -292,6 +298,8 @@ pub fn parse_and_run() -> Result<u8> {
         Commands::Recover(args) => recover::run(&args),
         Commands::Demo(args) => demo::run(&args),
         Commands::Bench(args) => bench::run(&args),
+        Commands::Replicas(args) => replicas::run("replicas", &args),
+        Commands::Probe(args) => replicas::run("probe", &args),
         Commands::RunWatch(args) => hidden(run::watch::run(&args).map_err(|e| e.to_string())),
         Commands::WritePages(args) => pages::write(&args),
         Commands::DemoTrial => hidden(demo::be_trial()),

@@ -14,10 +14,11 @@
 //! | [`doctor`] | `plait doctor` |
 //! | [`demo`] | `plait demo` |
 //! | [`bench`] | `plait bench` |
+//! | [`replicas`] | `plait replicas`, `plait probe` |
 //! | [`pages`] | `plait write-pages`: man pages and completions |
 //!
 //! Beneath them: [`inspect`] (a database looked at from outside), [`live`] (a session looked at from outside), [`copy`] (a whole copy of one), [`sqlite`] (SQLite's C interface, linked or
-//! loaded), [`installation`] (where the libraries are), [`os`], [`console`], [`quantity`], [`failure`].
+//! loaded), [`installation`] (where the libraries are), [`companion`] (programs beside this one), [`os`], [`console`], [`quantity`], [`failure`].
 
 #![deny(unsafe_code)]
 
@@ -25,6 +26,7 @@ mod backup;
 mod bench;
 mod check;
 mod commands;
+mod companion;
 mod console;
 mod convert;
 mod copy;
@@ -39,6 +41,7 @@ mod os;
 mod pages;
 mod quantity;
 mod recover;
+mod replicas;
 mod restore;
 mod run;
 mod sqlite;

@@ -6,11 +6,13 @@
 #![deny(unsafe_code)]
 
 mod dates;
+mod pages;
 mod real;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use plait_replicate::error::Error;
 use plait_replicate::measure::measure;
 use plait_replicate::probe::{self, ROUNDS, Verdict};
@@ -53,12 +55,15 @@ Exit codes: 0 it was looked at, 1 it could not be, or there is nothing, 2 wrong 
         /// A folder, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX
         url: String,
     },
+    #[command(name = pages::COMMAND, hide = true)]
+    WritePages { folder: PathBuf },
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Commands::Probe { url, measure, rounds } => probe(&url, measure, rounds),
         Commands::Replicas { url } => replicas(&url),
+        Commands::WritePages { folder } => pages::write(Cli::command(), &folder),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,7 +5,7 @@
 //! ```text
 //! lib/libsqlite3.so.0  libsqlite3.so -> libsqlite3.so.0  libsqlite3.a  pkgconfig/sqlite3.pc
 //! include/sqlite3.h  sqlite3ext.h  plait.h
-//! bin/plait  plait-bench  sqlite3
+//! bin/plait  plait-replicate  plait-bench  sqlite3
 //! stock/lib/libsqlite3.so.0  stock/bin/sqlite3      same amalgamation and flags, not spliced
 //! crash/lib/libsqlite3.so.0                         with --crash-points
 //! sanitize/lib/libsqlite3.so.0                      with --sanitizers
@@ -14,7 +14,7 @@
 //! ```
 //!
 //! `--target` builds for another platform, with the compiler that the environment names for it, and leaves out shells and the suite.
-//! `--demo` leaves out all that `plait demo` does not need: headers, the static library, shells and the suite.
+//! `--demo` leaves out all that `plait demo` does not need: headers, the static library, shells, the suite and `plait-replicate`.
 //!
 //! Outputs are made in cargo's target directory and copied from there, each by way of a rename, so
 //! that a program that runs from the directory keeps the files it has mapped. Steps whose
@@ -143,11 +143,12 @@ pub fn run(out: &Path, request: Request) -> Result<()> {
 }
 
 fn ours(context: &Context, request: &Request) -> Result<()> {
-    library::build(context)?;
+    library::build(context, !request.demo)?;
     programs::command(context)?;
     if request.demo {
         return Ok(());
     }
+    programs::replicate(context)?;
     library::build_for_linking(context)?;
     if request.crash_points {
         library::build_with_crash_points(context)?;

@@ -80,10 +80,9 @@ pub fn run(triple: Option<&str>, native: bool) -> Result<()> {
     let root = &workspace.root;
     let from = tree::Origin { root, dist: &dist, target: &target, runner: &runner, jdbc };
     tree::lay(&from, &tree)?;
-    let asking =
-        ["bin/plait", "lib/plait/libsqlite3.so.0", "lib/plait/stock/libsqlite3.so.0", tree::JDBC];
-    let asking = if jdbc { &asking[..] } else { &asking[..3] };
-    let files: Vec<_> = asking.iter().map(|file| tree.join(file)).collect();
+    let asking = ["lib/plait/libsqlite3.so.0", "lib/plait/stock/libsqlite3.so.0"];
+    let asking = tree::PROGRAMS.iter().chain(&asking).chain(jdbc.then_some(&tree::JDBC));
+    let files: Vec<_> = asking.map(|file| tree.join(file)).collect();
     let needs = needs::libc(&target, &files)?;
     if !native {
         needs.check()?;

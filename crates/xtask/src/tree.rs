@@ -1,7 +1,7 @@
 //! `tree`: what is installed, laid out as it will lie below a prefix; `make install` copies it, packages hold it.
 //!
 //! ```text
-//! bin/plait
+//! bin/plait  plait-replicate
 //! sbin/plait-system-sqlite
 //! lib/plait/libsqlite3.so.0  libsqlite3.so -> libsqlite3.so.0  libsqlite3.a  stock/libsqlite3.so.0
 //! lib/plait/jdbc/libsqlitejdbc.so         in packages, where Maven and a JDK are
@@ -39,6 +39,9 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The list of all files, in the tree.
 const LIST: &str = "lib/plait/files";
+
+/// What is started: each writes pages about itself.
+pub const PROGRAMS: [&str; 2] = ["bin/plait", "bin/plait-replicate"];
 
 /// The native part of Java's driver.
 pub const JDBC: &str = "lib/plait/jdbc/libsqlitejdbc.so";
@@ -155,7 +158,9 @@ impl Tree<'_> {
     }
 
     fn commands(&self) -> Result<()> {
-        self.stripped("bin/plait", "--strip-all", "bin/plait", 0o755)?;
+        for program in PROGRAMS {
+            self.stripped(program, "--strip-all", program, 0o755)?;
+        }
         let helper = self.from.root.join("packages/tree/plait-system-sqlite");
         self.copy(&helper, "sbin/plait-system-sqlite", 0o755)
     }
@@ -163,10 +168,12 @@ impl Tree<'_> {
     /// Man pages, completions and documents.
     fn pages(&self) -> Result<()> {
         let made = self.at.join("made");
-        let program = [self.from.dist.join("bin/plait").into_os_string()];
-        let mut words = self.from.runner.iter().chain(&program);
-        let mut plait = Command::new(words.next().context("a command has a name")?);
-        run(plait.args(words).arg("write-pages").arg(&made))?;
+        for program in PROGRAMS {
+            let program = [self.from.dist.join(program).into_os_string()];
+            let mut words = self.from.runner.iter().chain(&program);
+            let mut writes = Command::new(words.next().context("a command has a name")?);
+            run(writes.args(words).arg("write-pages").arg(&made))?;
+        }
         let manual = made.join("man1");
         for page in fs::read_dir(&manual)? {
             let name = page?.file_name();

@@ -11,11 +11,13 @@ use plait_splice::{exports, upstream};
 use super::{Context, install, link};
 use crate::toolchain::{Stamp, run, run_visibly};
 
-/// Builds the shared library, and with it the `plait` command.
+/// Builds the shared library, and with it the `plait` command and, if `replicates`, `plait-replicate`.
 ///
-/// One call of cargo makes both: in two of them what they depend on would have other features each time, and be compiled twice, with all of SQLite.
-pub fn build(context: &Context) -> Result<()> {
-    let shared = shared(context, &["--package", "plait-cli"], &cache(context))?;
+/// One call of cargo makes all: in two of them what they depend on would have other features each time, and be compiled twice, with all of SQLite.
+pub fn build(context: &Context, replicates: bool) -> Result<()> {
+    let packages = ["--package", "plait-cli", "--package", "plait-replicate"];
+    let packages = if replicates { &packages[..] } else { &packages[..2] };
+    let shared = shared(context, packages, &cache(context))?;
     let lib = context.out.join("lib");
     install::file(&shared, &lib, exports::SONAME)?;
     install::link(exports::SONAME, &lib, "libsqlite3.so")

@@ -17,6 +17,11 @@ pub fn command(context: &Context) -> Result<()> {
     installed(context, "plait")
 }
 
+/// Installs `plait-replicate`, which was built with them.
+pub fn replicate(context: &Context) -> Result<()> {
+    installed(context, "plait-replicate")
+}
+
 /// Builds the evaluation suite.
 pub fn suite(context: &Context) -> Result<()> {
     let mut cargo = context.cargo();

@@ -1,4 +1,4 @@
-//! `plait bench` hands over to the program beside it.
+//! `plait bench`, `plait replicas` and `plait probe` hand over to programs beside it.
 
 mod plait;
 
@@ -30,4 +30,28 @@ fn a_suite_that_is_not_there_is_named() {
     // A dangling link is no program either.
     symlink("nowhere", folder.path().join("plait-bench")).unwrap();
     finish(installed(folder.path()).arg("bench")).failed().says(&["plait-bench", "make dist"]);
+}
+
+/// A stand-in for the program for replicas, which shows its arguments.
+fn with_replicate(folder: &Path) {
+    executable(&folder.join("plait-replicate"), b"#!/bin/sh\nprintf '<%s>' \"$@\"\nexit 3\n");
+}
+
+#[test]
+fn arguments_reach_the_program_for_replicas() {
+    let folder = tempfile::tempdir().unwrap();
+    with_replicate(folder.path());
+    for (given, arrived) in [
+        (&["replicas", "s3://b/x"][..], "<replicas><s3://b/x>"),
+        (&["probe", "--measure", "x"], "<probe><--measure><x>"),
+    ] {
+        let ran = finish(installed(folder.path()).args(given));
+        assert_eq!((ran.code, ran.out.as_str()), (3, arrived), "{given:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_program_for_replicas_that_is_not_there_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    finish(installed(folder.path()).args(["probe", "x"])).failed().says(&["plait-replicate"]);
 }
