@@ -120,10 +120,16 @@ impl Stage {
 /// Environment variable of a process whose SQLite is configured for a program of one thread, which it is.
 pub const ONE_THREAD: &str = "PLAIT_TEST_ONE_THREAD";
 
+/// Environment variable of a process whose SQLite writes its error log there, a line `CODE TEXT` each.
+pub const ERROR_LOG: &str = "PLAIT_TEST_ERROR_LOG";
+
 /// Serves one actor over standard input and output; the body of `worker actor`.
 pub fn serve_process(subject: Subject) -> anyhow::Result<()> {
     if std::env::var_os(ONE_THREAD).is_some() {
         subject.library().configure_for_one_thread();
+    }
+    if std::env::var_os(ERROR_LOG).is_some() {
+        subject.library().log_to(crate::os::append_to_error_log);
     }
     let mut stage = Stage::new(subject);
     let mut output = std::io::stdout().lock();

@@ -41,6 +41,8 @@ pub enum Work {
     Reader(jobs::reader::Reader),
     /// Seeds of the differential suite.
     Differential(jobs::differential::Seeds),
+    /// Forks while an event waits.
+    EventsBesideFork(jobs::events::EventsBesideFork),
     /// Goes on without a log that can be written.
     FailingLog(jobs::failing_log::FailingLog),
     /// Forks with an open connection.
@@ -108,6 +110,7 @@ impl Job {
             Work::Taker(work) => work.run(self, reporter),
             Work::Reader(work) => work.run(self, reporter),
             Work::Differential(work) => work.run(self, reporter),
+            Work::EventsBesideFork(work) => work.run(self),
             Work::FailingLog(work) => work.run(self, reporter),
             Work::Fork(work) => work.run(self),
             Work::Inherited(work) => work.run(self),
@@ -220,7 +223,8 @@ pub fn serve_process() -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     let forks = matches!(
         job.work,
-        Work::Fork(_)
+        Work::EventsBesideFork(_)
+            | Work::Fork(_)
             | Work::ForksBesideMerges(_)
             | Work::ForksBesideOpenings(_)
             | Work::Inherited(_)

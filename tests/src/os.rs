@@ -136,6 +136,21 @@ pub fn kill_group(leader: u32) {
     let _ = unsafe { libc::kill(-leader, libc::SIGKILL) };
 }
 
+/// Writes a line of SQLite's error log where [`crate::actor::ERROR_LOG`] says.
+pub extern "C" fn append_to_error_log(
+    _: *mut std::ffi::c_void,
+    code: std::ffi::c_int,
+    text: *const std::ffi::c_char,
+) {
+    use std::io::Write as _;
+    // SAFETY: SQLite passes a string that lives as long as the call.
+    let text = unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy().replace('\n', " ");
+    let path = std::env::var_os(crate::actor::ERROR_LOG).expect("this is called where it is set");
+    let log = std::fs::File::options().create(true).append(true).open(path);
+    let line = format!("{code} {text}\n");
+    log.and_then(|mut log| log.write_all(line.as_bytes())).expect("a log that can be written");
+}
+
 /// Sends a signal to a process.
 pub fn signal(pid: u32, signal: i32) -> std::io::Result<()> {
     let pid = libc::pid_t::try_from(pid).expect("a process id is small");

@@ -8,8 +8,8 @@ use crate::failure::{self, Failure, Result};
 use crate::os;
 use crate::sqlite::Library;
 use crate::{
-    backup, bench, check, console, convert, demo, doctor, metrics, pages, recover, replicas,
-    restore, run, status, top,
+    backup, bench, check, console, convert, demo, doctor, explain, metrics, pages, recover,
+    replicas, restore, run, status, top,
 };
 
 /// SQLite with many writers: start programs on it, and look after databases in concurrent mode
@@ -28,6 +28,7 @@ Examples:
   plait metrics app.db                its numbers for Prometheus
   plait check app.db                  is it sound?
   plait doctor app.db                 what is wrong, and what mends it
+  plait explain SQLITE_FULL           what a message, a code or an event means
   plait backup app.db copy.db         a copy, while programs write
   plait restore copy.db app.db        the copy in its place
   plait demo                          what it is good for, measured on this machine
@@ -57,6 +58,9 @@ when it has ended and no database was opened through our library, and names prog
 own (those that are not statically linked). And if it has written a database that is in no concurrent mode, and closed none that is, \
 one line says how that is switched on.
 
+With --events FILE what happens to databases (a process that died, a reader that keeps the WAL, a log that stopped) is written at the end \
+of FILE, a line of JSON each; PLAIT_EVENTS in the environment does the same, and also takes journald and stderr.
+
 With --concurrent every database that the program wants in WAL mode goes into concurrent mode, new ones too, and stays in \
 it: for programs that cannot be changed. Where concurrent mode is impossible it gets what SQLite gives. The same by hand: \
 PLAIT_JOURNAL_MODE=concurrent in the environment. Transactions that such programs begin with a plain BEGIN wait their turn at \
@@ -66,6 +70,7 @@ a BEGIN IMMEDIATE. Conflicts are told as SQLITE_BUSY; PLAIT_BUSY_SNAPSHOT=snapsh
 Examples:
   plait run -- python3 app.py
   plait run --concurrent -- bin/rails server
+  plait run --events app-events.jsonl -- python3 app.py
   plait run ./server --port 8080
 
 The library is the libsqlite3.so.0 in ../lib/plait or ../lib beside this command, or in the directory PLAIT_LIB.
@@ -222,6 +227,22 @@ memory holds what the database file lacks, opening it loses nothing, and --accep
         after_help = "Examples:\n  plait recover app.db\n  plait recover app.db --accept-base"
     )]
     Recover(recover::RecoverArgs),
+    /// Say what a message, a code or an event means, and what to do
+    #[command(
+        long_about = "\
+Say what a message of the library, a code of SQLite's, an event or an alert means, and what to do: the rows of docs/runbook.md, which is in \
+this command.
+
+A message may be cut, and may hold any names and numbers. Without TEXT the whole page is printed.",
+        after_help = "\
+Examples:
+  plait explain 'database is locked: process 4711 holds the writer'\\''s right'
+  plait explain was removed, renamed, replaced or cut short
+  plait explain SQLITE_CANTOPEN
+  plait explain checkpoint-starved
+  plait explain | less"
+    )]
+    Explain(explain::ExplainArgs),
     /// Measure the main job on stock SQLite and on Plait
     #[command(
         long_about = "\
@@ -296,6 +317,7 @@ pub fn parse_and_run() -> Result<u8> {
         Commands::Backup(args) => backup::run(&args),
         Commands::Restore(args) => restore::run(&args),
         Commands::Recover(args) => recover::run(&args),
+        Commands::Explain(args) => explain::run(&args),
         Commands::Demo(args) => demo::run(&args),
         Commands::Bench(args) => bench::run(&args),
         Commands::Replicas(args) => replicas::run("replicas", &args),

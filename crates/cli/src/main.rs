@@ -12,6 +12,7 @@
 //! | [`restore`] | `plait restore` |
 //! | [`recover`] | `plait recover` |
 //! | [`doctor`] | `plait doctor` |
+//! | [`explain`] | `plait explain` |
 //! | [`demo`] | `plait demo` |
 //! | [`bench`] | `plait bench` |
 //! | [`replicas`] | `plait replicas`, `plait probe` |
@@ -32,6 +33,7 @@ mod convert;
 mod copy;
 mod demo;
 mod doctor;
+mod explain;
 mod failure;
 mod inspect;
 mod installation;

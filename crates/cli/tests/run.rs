@@ -75,6 +75,53 @@ fn a_program_that_opened_no_database_is_named_when_it_has_ended() {
 }
 
 #[test]
+fn events_of_a_program_are_written_to_the_file_that_is_named() {
+    let Some(dist) = Dist::find() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let program = dist.path("bin/sqlite3");
+    let sql = "PRAGMA journal_mode=concurrent; CREATE TABLE t(a); INSERT INTO t VALUES(1)";
+    let run = |events: &str, more: &[&str]| {
+        let mut run = dist.command(&[&["run", "--events", events, "--"], more].concat());
+        finish(run.current_dir(dir.path()).env("PLAIT_JOIN", "always"))
+    };
+    // The program may go to another folder.
+    let script = format!("cd /; {} {}/app.db '{sql}'", program.display(), dir.path().display());
+    run("events.jsonl", &["sh", "-c", &script]).done();
+    let said = std::fs::read_to_string(dir.path().join("events.jsonl")).unwrap();
+    for kind in ["session-began", "session-ended"] {
+        assert_eq!(said.matches(&format!("\"event\":\"{kind}\"")).count(), 1, "{said}");
+    }
+    std::fs::write(dir.path().join("precious"), "somebody's").unwrap();
+    for (name, why) in [("precious", "does not begin with {"), ("none/events", "No such file")] {
+        run(name, &["true"]).failed().says(&["events cannot be written to", why]);
+    }
+    assert_eq!(std::fs::read_to_string(dir.path().join("precious")).unwrap(), "somebody's");
+}
+
+#[test]
+fn events_go_to_standard_error_and_nobody_has_to_read_it() {
+    let Some(dist) = Dist::find() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let sql = "PRAGMA journal_mode=concurrent; CREATE TABLE t(a); INSERT INTO t VALUES(1)";
+    let shell = || {
+        let mut shell = Command::new(dist.path("bin/sqlite3"));
+        shell.env("PLAIT_JOIN", "always").env("PLAIT_EVENTS", "stderr");
+        shell.arg(dir.path().join("app.db")).arg(sql);
+        shell
+    };
+    let ran = finish(&mut shell()).done();
+    assert_eq!(ran.err.lines().filter(|line| line.contains("\"event\":")).count(), 2, "{ran:?}");
+    let (unread, closed) = std::io::pipe().unwrap();
+    drop(unread);
+    let sql_again = "INSERT INTO t VALUES(2); SELECT count(*) FROM t";
+    let mut again = Command::new(dist.path("bin/sqlite3"));
+    again.env("PLAIT_JOIN", "always").env("PLAIT_EVENTS", "stderr").stderr(closed);
+    let output = again.arg(dir.path().join("app.db")).arg(sql_again).output().unwrap();
+    assert!(output.status.success(), "a signal has ended it: {output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "2\n");
+}
+
+#[test]
 fn a_child_that_brings_its_own_sqlite_is_warned_about() {
     let Some(dist) = Dist::find() else { return };
     let dir = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use plait::{command, finish};
 
 const COMMANDS: &[&str] = &[
     "run", "enable", "disable", "status", "top", "metrics", "check", "doctor", "backup", "restore",
-    "recover", "demo",
+    "recover", "explain", "demo",
 ];
 
 #[test]

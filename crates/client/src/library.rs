@@ -3,7 +3,7 @@
 use crate::api::{self, Loaded, MoreFunctions};
 use crate::connection::{Connection, OpenFlags, text};
 use crate::error::Result;
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
 use std::path::Path;
 
@@ -110,6 +110,21 @@ impl Library {
         const SINGLETHREAD: i32 = 1;
         // SAFETY: this option takes no further arguments.
         let code = unsafe { (self.more().config)(SINGLETHREAD) };
+        assert_eq!(code, 0, "it is in use already");
+    }
+
+    /// `SQLITE_CONFIG_LOG`: what is called with each line of the error log, its code and its text; before anything is opened with it.
+    ///
+    /// # Panics
+    /// If it is in use already, or is linked.
+    pub fn log_to(&self, log: extern "C" fn(*mut c_void, c_int, *const c_char)) {
+        type Config = unsafe extern "C" fn(c_int, ...) -> c_int;
+        const LOG: c_int = 16;
+        // SAFETY: SQLite's function of this name has this type.
+        let config: Option<Config> = unsafe { self.symbol(c"sqlite3_config") };
+        let config = config.expect("a shared object");
+        // SAFETY: this option takes a function and its first argument.
+        let code = unsafe { config(LOG, log, std::ptr::null_mut::<c_void>()) };
         assert_eq!(code, 0, "it is in use already");
     }
 

@@ -140,6 +140,6 @@ pub trait BaseOpener: Send + Sync {
     fn borrow(&self, _path: &Path) -> Option<Box<dyn StorageFile>> {
         None
     }
-    /// Writes to the error log what no caller asked for.
-    fn tell(&self, _text: &str) {}
+    /// Writes to SQLite's error log, with this code, what no caller asked for.
+    fn tell(&self, _code: i32, _text: &str) {}
 }

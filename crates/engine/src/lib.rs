@@ -24,6 +24,7 @@ pub mod commit;
 pub mod crash_point;
 pub mod database;
 pub mod error;
+pub mod events;
 pub mod fail_point;
 pub mod fault;
 pub mod filesystem;

@@ -21,13 +21,13 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::attach;
 use crate::base::BaseOpener;
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::shm::fork;
+use crate::shm::fork::{self, PerFork};
 use crate::shm::read_marks;
 use crate::shm::region::BaseIdentity;
 use crate::txn::Conn;
@@ -40,38 +40,12 @@ enum Entry {
 
 type Registry = HashMap<BaseIdentity, Entry>;
 
-/// The registry of one process, chained to that of its parent (REGISTRY-4).
-struct Own {
-    fork_generation: u64,
-    mutex: Mutex<Registry>,
-    of_child: OnceLock<Box<Own>>,
-}
-
-impl Own {
-    fn new(fork_generation: u64) -> Own {
-        Own { fork_generation, mutex: Mutex::default(), of_child: OnceLock::new() }
-    }
-}
-
-fn mutex() -> &'static Mutex<Registry> {
-    static FIRST: OnceLock<Own> = OnceLock::new();
-    let fork_generation = fork::fork_generation();
-    // Made before it is put in place: a child would wait for ever for a thread of its parent that
-    // was in the middle of it.
-    let mut own = FIRST.get().unwrap_or_else(|| {
-        let new = Own::new(fork_generation);
-        FIRST.get_or_init(|| new)
-    });
-    while own.fork_generation != fork_generation {
-        let new = Box::new(Own::new(fork_generation));
-        own = own.of_child.get_or_init(|| new);
-    }
-    &own.mutex
-}
+/// REGISTRY-4.
+static REGISTRY: PerFork<Mutex<Registry>> = PerFork::new();
 
 fn lock() -> MutexGuard<'static, Registry> {
     // REGISTRY-1: nothing under the mutex can panic.
-    mutex().lock().unwrap_or_else(PoisonError::into_inner)
+    REGISTRY.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An entry that this thread has made changing (REGISTRY-3).

@@ -134,17 +134,31 @@ const DEATH_NAP: Duration = Duration::from_millis(5);
 /// Bytes of the log stream that a new log file has room for.
 const FIRST_LOG_BYTES: u64 = 32 << 10;
 
+/// How a session has begun, or why it has not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begun {
+    /// The base was at rest.
+    AtRest,
+    /// The session that dead processes left in shared memory continues.
+    Continued,
+    /// What only shared memory had is in the base now.
+    Restored,
+    /// So many commits of the log are in the base now.
+    Recovered { commits: u64 },
+    /// It has not. The files next to a resting base of this salt do not belong to it: the caller
+    /// first puts them aside ([`aside::put`]).
+    IsAnothers { salt: u32 },
+}
+
 /// Makes the shared memory ready for use. The caller holds the lifecycle lock and no other process
 /// is alive. `trusted`: processes of this boot left the shared memory, and all of them died.
-/// Returns the salt of a resting base to which the files next to it do not belong: the caller first
-/// puts them aside ([`aside::put`]).
 pub(crate) fn begin(
     region: &Region,
     identity: BaseIdentity,
     path: &Path,
     base: &mut dyn Base,
     trusted: bool,
-) -> Result<Option<u32>> {
+) -> Result<Begun> {
     let header = base.header()?;
     let said = region.control().fence.load(Acquire);
     let is_fenced = said != fence::RESTING;
@@ -157,12 +171,14 @@ pub(crate) fn begin(
         header.fenced && moment::is_outdated(layout, &log, header.salt, header.generation);
     let trusted = trusted && !is_outdated;
     let mut header = header;
+    let mut is_restored = false;
     if trusted && continues(region, base, &header)? {
         bury_or_leave(region, base)?;
         if moment::has_its_log(layout, &log, header.generation) {
-            return Ok(None);
+            return Ok(Begun::Continued);
         }
         restore::restore(region, path, base)?;
+        is_restored = true;
         header = base.header()?;
     }
     if trusted && said == fence::LOWERED && restore::has_it_all(region, &header) {
@@ -185,14 +201,18 @@ pub(crate) fn begin(
     }
     let tail = if header.fenced { region.tail(header.salt) } else { None };
     let is_alone = !aside::is_of_another(region, &header);
-    let Some(at_rest) = (if is_alone { bring_to_rest(path, base, header, tail)? } else { None })
-    else {
+    let rest = if is_alone { bring_to_rest(path, base, header, tail)? } else { None };
+    let Some((at_rest, commits)) = rest else {
         refuse_used_log(path)?;
-        return Ok(Some(header.salt));
+        return Ok(Begun::IsAnothers { salt: header.salt });
     };
     set_up(region, &at_rest)?;
     region.publish(identity)?;
-    Ok(None)
+    Ok(match commits {
+        Some(commits) => Begun::Recovered { commits },
+        None if is_restored => Begun::Restored,
+        None => Begun::AtRest,
+    })
 }
 
 /// Refuses a generation that no file reaches: such a number was forged, and others would follow it.
@@ -245,17 +265,18 @@ fn continues(region: &Region, base: &mut dyn Base, header: &BaseHeader) -> Resul
     Ok(false)
 }
 
-/// Brings base and log to rest, as the list above says for memory that is not trusted. `None`: the
-/// base is at rest, and the log has commits and is of another file.
+/// Brings base and log to rest, as the list above says for memory that is not trusted. Returns the
+/// header, and how many commits of the log a fenced base has got. `None`: the base is at rest, and
+/// the log has commits and is of another file.
 fn bring_to_rest(
     path: &Path,
     base: &mut dyn Base,
     header: BaseHeader,
     tail: Option<Tail>,
-) -> Result<Option<BaseHeader>> {
+) -> Result<Option<(BaseHeader, Option<u64>)>> {
     if header.fenced {
         let alone = claim_log(path, true)?;
-        let header = replay(path, base, header, tail)?;
+        let (header, commits) = replay(path, base, header, tail)?;
         crash_point!("recovery.merged");
         if fault::is_planted("log.removed_early") {
             remove_log(path, alone.as_ref().and_then(identity_of))?;
@@ -264,7 +285,7 @@ fn bring_to_rest(
         crash_point!("recovery.unfenced");
         remove_log(path, alone.as_ref().and_then(identity_of))?;
         crash_point!("recovery.log_removed");
-        return Ok(Some(BaseHeader { fenced: false, ..header }));
+        return Ok(Some((BaseHeader { fenced: false, ..header }, Some(commits))));
     }
     let log = log_path(path);
     refuse_used_log(path)?;
@@ -300,7 +321,7 @@ fn bring_to_rest(
         base.sync_lowered()?;
     }
     remove_log(path, there)?;
-    Ok(Some(header))
+    Ok(Some((header, None)))
 }
 
 /// True if the log is an empty file of an owner that may write the database.
@@ -401,12 +422,13 @@ fn say_missing(path: &Path, log: &Path, salt: u32) -> Error {
 }
 
 /// Merges the newer frames of the log, and the tail that continues them, into the fenced base.
+/// Returns its header and the number of the frames.
 fn replay(
     path: &Path,
     base: &mut dyn Base,
     header: BaseHeader,
     tail: Option<Tail>,
-) -> Result<BaseHeader> {
+) -> Result<(BaseHeader, u64)> {
     let log = log_path(path);
     let (salt, merged) = (header.salt, header.generation);
     let mut scan = match LogScan::open_continued(&OsStorage, &log, salt, merged, tail) {
@@ -419,14 +441,15 @@ fn replay(
     }
     // The same stamp gives up what the log holds beyond its end.
     let through = header.generation.max(scan.summary().newest);
-    let mut redone = Redone::default();
+    let (mut redone, mut commits) = (Redone::default(), 0);
     scan.replay(|frame| {
         redone.note(frame);
+        commits += 1;
         Ok::<(), Error>(())
     })?;
     let decided = redone.decided(path, &header)?;
     if through == header.generation {
-        return Ok(header);
+        return Ok((header, commits));
     }
     check_generation(&log, through)?;
     let merged = BaseHeader { generation: through, ..header };
@@ -435,7 +458,7 @@ fn replay(
         crash_point!("recovery.applied");
         base.stamp(&merged)
     })?;
-    Ok(merged)
+    Ok((merged, commits))
 }
 
 /// The newest record of each key; true if it is a deletion.

@@ -213,6 +213,7 @@ static int plAttach(Btree *p){
   }else{
     int iDb = plDbIndex(p);
     rc = plBtreeSetPagerFlags(p, p->db->aDb[iDb].safety_level | (p->db->flags & PAGER_FLAGS_MASK));
+    plWriteEvents(p->db, 0);
   }
   pl_free(zErr);
   return rc;
@@ -230,6 +231,7 @@ static void plDetach(Btree *p){
   plFreePool(pPl);
   plUseMarks(p->pBt->pPager, 0);
   pl_detach(pConn);
+  plWriteEvents(p->db, 0);
 }
 
 /* True if this user may not join: to begin a session takes write access to the folder, to join one
@@ -488,6 +490,7 @@ static void plReportClosed(Btree *p){
 SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p){
   PlBtree *pPl = p->pPl;
   PlLeaving *pLeaving = 0;
+  sqlite3 *db = p->db;
   int rc;
   if( plInherited(p) ) return SQLITE_OK;
   plReportClosed(p);
@@ -500,6 +503,7 @@ SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p){
   p->pPl = 0;
   rc = sqlite3StockBtreeClose(p);
   if( pLeaving ) pl_leave(pLeaving);
+  plWriteEvents(db, p);
   sqlite3_free(pPl->zStash);
   sqlite3_free(pPl->zReference);
   sqlite3_free(pPl->aCoarse);

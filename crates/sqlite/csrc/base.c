@@ -579,8 +579,8 @@ static int plBaseHasUnseen(void *p, int *pbUnseen){
   return rc;
 }
 
-static void plBaseTell(const char *zText){
-  sqlite3_log(SQLITE_WARNING, "plait: %s", zText);
+static void plBaseTell(int rc, const char *zText){
+  sqlite3_log(rc, "plait: %s", zText);
 }
 
 static const PlBaseOps plBaseOps = {

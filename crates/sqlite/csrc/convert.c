@@ -97,7 +97,7 @@ static int plEnable(Vdbe *pVdbe, Btree *p){
   memset(&h, 0, sizeof(h));
   rc = pl_enable_check(sqlite3PagerFilename(pPager, 0), &h.salt, &zErr);
   if( rc ){
-    sqlite3VdbeError(pVdbe, "%s", zErr ? zErr : sqlite3ErrStr(rc));
+    sqlite3VdbeError(pVdbe, "%s%s", zErr ? zErr : sqlite3ErrStr(rc), plIsForOperator(rc) ? PL_PAGE : "");
     pl_free(zErr);
     return rc;
   }

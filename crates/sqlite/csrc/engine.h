@@ -113,7 +113,7 @@ typedef struct PlBaseOps {
   int  (*xBorrow)(const char *zPath, void **ppLent);
   int  (*xSyncLent)(void *pLent);                    /* syncs its data: 0, or errno */
   void (*xGiveBack)(void *pLent);
-  void (*xTell)(const char *zText);                  /* writes a line to the error log */
+  void (*xTell)(int rc, const char *zText);          /* writes a line to the error log */
 } PlBaseOps;
 
 /* ---- plait run (report.rs) ------------------------------------------------- */
@@ -121,6 +121,18 @@ void pl_report_loaded(void);
 void pl_report_opened(void);
 void pl_report_concurrent(void);
 void pl_report_written(const char *zPath);
+
+/* ---- events (engine/src/events.rs) ------------------------------------------ */
+/* A call has failed with rc, and zText is what the application is told. Notes an event if somebody
+** has to mend something. pConn may be 0. */
+void pl_failed(const PlBaseOps *pOps, const char *zPath, PlConn *pConn, int rc, const char *zText);
+/* A commit over several files is decided, and could not be completed in this one. Notes an event. */
+void pl_unfinished(PlConn *, const char *zWhy);
+/* Not 0: events may wait. */
+int  pl_events_wait(void);
+/* Writes them, unless this thread has a right of a database. The caller holds no lock of SQLite's on
+** any file. */
+void pl_events_write(void);
 
 struct PlWait;
 /* ---- attach, detach ------------------------------------------------------ */

@@ -82,10 +82,48 @@ static PlBtree *plSide(Btree *p){
   return p->pPl;
 }
 
+/* True for a code that no program deals with by itself: somebody has to mend something. */
+static int plIsForOperator(int rc){
+  int e = rc & 0xff;
+  return e==SQLITE_READONLY || e==SQLITE_IOERR || e==SQLITE_CORRUPT || e==SQLITE_FULL || e==SQLITE_CANTOPEN;
+}
+
+#define PL_PAGE " (docs/runbook.md)"
+
+static const PlBaseOps plBaseOps;
+
+/* Writes the events that wait, unless a transaction of this connection writes: it has locks, or the
+** writer's right. pClosed: what it has closed. */
+static SQLITE_NOINLINE PL_COLD void plWriteEventsNow(sqlite3 *db, const Btree *pClosed){
+  int i;
+  for(i=0; i<db->nDb; i++){
+    const Btree *p = db->aDb[i].pBt;
+    if( p && p!=pClosed && p->inTrans==TRANS_WRITE ) return;
+  }
+  pl_events_write();
+}
+static SQLITE_INLINE void plWriteEvents(sqlite3 *db, const Btree *pClosed){
+  if( PL_UNLIKELY(pl_events_wait()) ) plWriteEventsNow(db, pClosed);
+}
+
+/* Notes an event, and adds to the text (ownership passes) the page that has it. Returns the text. */
+static SQLITE_NOINLINE PL_COLD char *plForOperator(Btree *p, int rc, char *zText){
+  PlBtree *pPl = p->pPl;
+  char *zMore = zText && strstr(zText, PL_PAGE)==0 ? sqlite3_mprintf("%s" PL_PAGE, zText) : 0;
+  if( zText ) pl_failed(&plBaseOps, sqlite3PagerFilename(p->pBt->pPager, 0), pPl ? pPl->pConn : 0, rc, zText);
+  if( zMore==0 ) return zText;
+  sqlite3_free(zText);
+  return zMore;
+}
+
 /* Keeps a text (from sqlite3_mprintf; ownership passes) for rc and returns rc. */
 static int plStash(Btree *p, int rc, char *zText){
   PlBtree *pPl = plSide(p);
   plRefused(p->db, rc);
+  if( (p->db->openFlags & PL_OPEN_BASE)==0 ){
+    if( plIsForOperator(rc) ) zText = plForOperator(p, rc, zText);
+    plWriteEvents(p->db, 0);
+  }
   if( pPl==0 ){
     sqlite3_free(zText);
     return rc;

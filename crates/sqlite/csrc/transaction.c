@@ -286,13 +286,11 @@ static void plEndRead(Btree *p){
   pPl->rcBroken = 0;
   if( PL_UNLIKELY(pPl->eCounted!=PLN_NO) ) plTellCounted(p);
   if( pPl->bMaintain ){
-    int rc;
     pPl->bMaintain = 0;
-    rc = pl_maintain(pPl->pConn);
-    if( rc ) sqlite3_log(rc, "plait: merge of %s failed: %s",
-                         sqlite3PagerFilename(p->pBt->pPager, 0), pl_errmsg(pPl->pConn));
+    (void)pl_maintain(pPl->pConn);    /* a merge that fails is an event, and tried again */
   }
   if( pPl->nWalk>=PL_WALK_TOLD ) plTellWalk(pPl);
+  plWriteEvents(p->db, 0);
 }
 
 static void plEndWrite(PlBtree *pPl){
@@ -582,8 +580,7 @@ static int plBtreeCommitPhaseTwo(Btree *p, int bCleanup){
   if( pPl->bPrepared ){
     /* Committed, whatever the engine returns: recovery does what it could not do now. */
     rc = plFail(p, pl_part_commit(pPl->pConn, pPl->eSync, p->db->nVdbeRead>1));
-    if( rc ) sqlite3_log(rc, "plait: a commit over several files is left to the recovery of %s: %s",
-                         sqlite3PagerFilename(p->pBt->pPager, 0), pl_errmsg(pPl->pConn));
+    if( rc ) pl_unfinished(pPl->pConn, pl_errmsg(pPl->pConn));
     plCommitted(p);
     pPl->bForWrite = 0;
   }

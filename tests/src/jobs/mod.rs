@@ -2,6 +2,7 @@
 
 pub mod counter;
 pub mod differential;
+pub mod events;
 pub mod failing_log;
 pub mod history;
 pub mod inherited;

@@ -624,7 +624,7 @@ impl Database {
     /// allocates disk space, and maps it. False if there is none now.
     pub(crate) fn prepare_arena(&self, bytes: u64) -> Result<bool> {
         // Finds it out for all that choose an arena.
-        let _ = self.generations.is_disk_space_scarce();
+        let _ = self.is_disk_space_scarce();
         if self.generations.wants_large(bytes) && self.region().is_whole_refused() {
             // There may be address space by now. If not, small arenas will do.
             let _ = self.region().reach_whole();
@@ -718,6 +718,7 @@ impl Database {
                 return Ok(ArenaWait::HeldByReaders(say_oldest(oldest)));
             }
             self.slots.at(me).waiting_for.store(oldest.map_or(0, |(who, _)| who.pid), Relaxed);
+            self.note_wait(patience.elapsed(), "shared memory, which readers keep");
             let nap = Duration::from_millis(look.into());
             patience.sleep(word, seen, nap.min(NAP_MAX))?;
             if look % LOOKS_PER_SWEEP == 0 {

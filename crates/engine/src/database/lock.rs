@@ -162,6 +162,7 @@ impl Database {
         let who = holder.map_or_else(process::Who::default, |holder| {
             process::who(self.region(), holder.index(), self.pid_namespace())
         });
+        self.note_stall(who, what, waited);
         Error::Busy(format!(
             "process {who} holds {what} and has made no progress for {} ms: it is stopped or gets \
              no processor time; resume or end it, then retry",

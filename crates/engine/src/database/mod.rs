@@ -37,6 +37,7 @@ use crate::sync::yielding::Yielding;
 pub mod changed;
 pub(crate) mod gaps;
 pub(crate) mod generations;
+pub(crate) mod happenings;
 pub(crate) mod learned;
 pub(crate) mod lock;
 pub(crate) mod merge_right;
@@ -76,6 +77,8 @@ pub struct Database {
     notifier: Notifier,
     yielding: Yielding,
     turns: Turns,
+    /// This process has noted that the log has stopped.
+    is_stop_noted: AtomicBool,
     pub(crate) slots: Arc<Slots>,
     pub(crate) right: Right,
     pub(crate) generations: Generations,
@@ -121,6 +124,7 @@ impl Database {
             notifier: Notifier::default(),
             yielding: Yielding::default(),
             turns: Turns::default(),
+            is_stop_noted: AtomicBool::new(false),
             generations: Generations::new(region.clone(), slots.clone()),
             right: Right::new(region.clone(), slots.clone()),
             slots,
@@ -198,6 +202,10 @@ impl Database {
     /// True in the child of a fork.
     pub fn is_forked(&self) -> bool {
         fork::fork_generation() != self.fork_generation
+    }
+
+    pub(crate) fn opener(&self) -> &Arc<dyn BaseOpener> {
+        &self.opener
     }
 
     pub(crate) fn notifier(&self) -> &Notifier {

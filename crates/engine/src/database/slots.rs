@@ -11,8 +11,10 @@
 //!   (VISIBLE-3 in visibility.rs).
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use super::happenings::Held;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::ids::{ProcessIndex, SlotIndex, TXN_SLOTS};
@@ -249,6 +251,7 @@ impl Database {
             settled => settled?,
         }
         let mut wake = Vec::new();
+        let mut held = Held::default();
         {
             let _guard = self.lock_commit_even_if_poisoned()?;
             // Checked again under the mutex: another process may have cleaned up since, and a new
@@ -260,10 +263,13 @@ impl Database {
                 return Ok(false);
             }
             let c = self.control();
+            held.who = process::who(self.region(), index, self.pid_namespace());
             for (i, slot) in self.slots.ever_used() {
                 if slot.process.load(Acquire) != index.0 + 1 {
                     continue;
                 }
+                let has = |owner: &AtomicU32| owner.load(Relaxed) == i.word();
+                held.add(slot, has(&c.right_owner), has(&c.merge_owner));
                 self.give_back_for_dead(i);
                 self.right.drop_from_queue(i);
                 // SLOT-3: a merge or an exclusive transaction keeps its rights until the base has
@@ -280,6 +286,7 @@ impl Database {
             process::clear_dead(self.region(), index);
         }
         self.right.wake(wake);
+        self.note_death(&held);
         Ok(true)
     }
 }

@@ -139,6 +139,46 @@ pub fn fork_generation() -> u64 {
     FORKS.load(Relaxed)
 }
 
+/// A value of this process alone. A child made by fork begins one of its own: that of its parent may
+/// be locked, or half changed, by a thread that the child does not have.
+#[derive(Debug)]
+pub(crate) struct PerFork<T>(OnceLock<Own<T>>);
+
+/// The value of one process, chained to that of its parent.
+#[derive(Debug)]
+struct Own<T> {
+    fork_generation: u64,
+    value: T,
+    of_child: OnceLock<Box<Own<T>>>,
+}
+
+impl<T: Default> Own<T> {
+    fn new(fork_generation: u64) -> Own<T> {
+        Own { fork_generation, value: T::default(), of_child: OnceLock::new() }
+    }
+}
+
+impl<T: Default> PerFork<T> {
+    pub(crate) const fn new() -> PerFork<T> {
+        PerFork(OnceLock::new())
+    }
+
+    pub(crate) fn get(&self) -> &T {
+        let fork_generation = fork_generation();
+        // Made before it is put in place: a child would wait for ever for a thread of its parent
+        // that was in the middle of it.
+        let mut own = self.0.get().unwrap_or_else(|| {
+            let new = Own::new(fork_generation);
+            self.0.get_or_init(|| new)
+        });
+        while own.fork_generation != fork_generation {
+            let new = Box::new(Own::new(fork_generation));
+            own = own.of_child.get_or_init(|| new);
+        }
+        &own.value
+    }
+}
+
 /// An open file whose description a child made by fork gives up at once.
 #[derive(Debug)]
 pub struct LockFile {

@@ -65,6 +65,8 @@ pub const GAP_BOUND_WORDS: usize = 12;
 pub const CONFLICT_SLOTS: usize = 64;
 /// First statements that are kept (database/learned.rs).
 pub const LEARNED_SLOTS: usize = 48;
+/// Kinds of events that recur (events.rs).
+pub const RECURRING_EVENTS: usize = 7;
 /// Bytes of a conflicting key that are kept.
 pub const CONFLICT_KEY_BYTES: usize = 64;
 
@@ -412,6 +414,14 @@ pub struct Control {
     pub begun_early: AtomicU64,
     /// First statements of such transactions, one a word (database/learned.rs).
     pub learned: [AtomicU64; LEARNED_SLOTS],
+    /// When a process last looked for transactions that are open for long, in milliseconds of the
+    /// wall clock (database/happenings.rs).
+    pub looked_ms: AtomicU64,
+    /// Since when a checkpoint has left a part of the base's WAL, by the same clock; 0: the last one
+    /// has left none.
+    pub wal_held_since_ms: AtomicU64,
+    /// When an event of each recurring kind was last noted, by the same clock (events.rs).
+    pub noted_ms: [AtomicU64; RECURRING_EVENTS],
 }
 
 impl Control {
@@ -548,8 +558,13 @@ pub struct TxnSlot {
     /// Not 0: the waiter was called and did not come (RIGHT-9 in database/right.rs). Set under the
     /// commit mutex; cleared by its own thread.
     pub is_silent: AtomicU32,
+    /// Keeps the next field aligned.
+    pub pad: AtomicU32,
+    /// When the transaction was last noted as one that is open for long, in milliseconds of the wall
+    /// clock; an earlier time than `started_ms` was of another transaction.
+    pub noted_ms: AtomicU64,
     /// Keeps slots on cache lines of their own.
-    pub pad: [AtomicU32; 11],
+    pub line_pad: [AtomicU32; 8],
 }
 
 /// The fixed part of the file, before the small arenas.
@@ -698,7 +713,7 @@ mod tests {
             slots_high_water owed relaxed_write_ms background_merge wal_limit_bytes wal_bytes
             generations rowids conflicts counters right_served_ns mark_owners processes_high_water
             prepared_start prepared_end prepared_withheld work_due_ns walked_steps freed_ts
-            exclusive right_reserved begun_early learned
+            exclusive right_reserved begun_early learned looked_ms wal_held_since_ms noted_ms
         );
         assert_eq!(documented, BTreeMap::from(is));
     }

@@ -447,9 +447,14 @@ impl Region {
 
     /// True unless the file system is running out of space.
     pub fn has_space_to_spare(&self) -> bool {
+        self.free_bytes() >= SPARE_BYTES
+    }
+
+    /// Bytes that the file system has left.
+    pub fn free_bytes(&self) -> u64 {
         // An error does not prove that space is short.
         rustix::fs::fstatvfs(&**self.file)
-            .map_or(true, |fs| fs.f_bavail.saturating_mul(fs.f_frsize) >= SPARE_BYTES)
+            .map_or(u64::MAX, |fs| fs.f_bavail.saturating_mul(fs.f_frsize))
     }
 
     /// True if the content may be trusted for this boot and this base (FILE-6).

@@ -311,7 +311,7 @@ fn overwrite_in_place(file: &File) {
 }
 
 /// SIDE-5.
-fn above_standard_descriptors(file: File) -> Result<File> {
+pub(crate) fn above_standard_descriptors(file: File) -> Result<File> {
     if file.as_raw_fd() > 2 {
         return Ok(file);
     }

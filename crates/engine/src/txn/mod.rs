@@ -259,7 +259,9 @@ impl Conn {
             let slot = self.db.slots.at(self.slot);
             slot.txn.store(id, Relaxed);
             slot.tid.store(process::tid(), Relaxed);
-            slot.started_ms.store(unix_ms(), Relaxed);
+            let now = unix_ms();
+            slot.started_ms.store(now, Relaxed);
+            self.db.look_for_long(now);
         }
         begins
     }
@@ -584,6 +586,7 @@ impl Conn {
             }
             self.db.merge_if_due(self.slot)
         })
+        .inspect_err(|e| self.db.note_merge_failure(e))
     }
 
     /// Counts `steps` past memtables, gone since the last call: a merge may pay by now. Called
@@ -601,6 +604,11 @@ impl Conn {
             self.deleted = (base, 0);
         }
         self.db.note_page_count(base_bytes, self.deleted.1, self.merges_in_background());
+    }
+
+    /// True if the transaction has the writer's right or the right to merge.
+    pub fn holds_a_right(&self) -> bool {
+        self.state.has_right() || self.state.is_exclusive()
     }
 
     /// True if no other connection has the database open in this session.

@@ -200,6 +200,9 @@ impl MergeRight<'_> {
             base.lower_fence()
         })?;
         crash_point!("fence.lowered");
+        if lowered {
+            self.db.note_fence_lowered();
+        }
         Ok(lowered)
     }
 
@@ -236,11 +239,13 @@ impl MergeRight<'_> {
             }
         })?;
         crash_point!("fence.raised_again");
-        let _guard = self.db.lock_commit()?;
+        let guard = self.db.lock_commit()?;
         // As in `note_fence`.
         self.db.gaps().forget();
         // Release pairs with the Acquire in `ensure_fenced`.
         c.fence.store(fence::FENCED, Release);
+        drop(guard);
+        self.db.note_fence_raised("again");
         Ok(())
     }
 }
@@ -270,8 +275,11 @@ impl Database {
     /// it. Nothing was committed.
     pub(crate) fn finish_own_fence(&self, header: &BaseHeader) -> Result<()> {
         self.with_base(|base| base.raise_fence())?;
-        let _guard = self.lock_commit()?;
-        self.note_own_fence(header);
+        {
+            let _guard = self.lock_commit()?;
+            self.note_own_fence(header);
+        }
+        self.note_fence_raised("for a process that has died, or failed, while it raised it");
         Ok(())
     }
 

@@ -168,7 +168,7 @@ impl MergeRight<'_> {
             Err(Error::Base { code, .. }) if matches!(code & 0xff, 5 | 6) => return Ok(()),
             other => other?,
         };
-        self.db.control().wal_bytes.store(state.bytes_to_bring(), Relaxed);
+        self.db.note_checkpoint(state.bytes_to_bring());
         pace.checkpointed(state.bytes_to_bring() == 0);
         Ok(())
     }

@@ -75,6 +75,7 @@ use std::time::Duration;
 
 use crate::database::Database;
 use crate::error::Result;
+use crate::events;
 use crate::ids::SlotIndex;
 use crate::shm::layout::{ARENA_BYTES, Control, fence, generation};
 use crate::sync::clock::monotonic_ns;
@@ -105,7 +106,7 @@ impl Database {
                 || self.generations.is_half_full()
         };
         self.control().are_memtables_due()
-            || (is_any() && self.generations.is_disk_space_scarce())
+            || (is_any() && self.is_disk_space_scarce())
             || self.is_read_cost_high()
     }
 
@@ -305,10 +306,14 @@ pub(crate) fn merge_beside(database: &Arc<Database>) -> bool {
     let is_made = database.control().merge_owner.load(Relaxed) != 0;
     is_made
         || !database.merge_is_due()
-        || database.worker().call(|| {
-            let database = database.clone();
-            Box::new(move |is_stopped| merge(&database, is_stopped))
-        })
+        || database.worker().call(
+            || {
+                let database = database.clone();
+                Box::new(move |is_stopped| merge(&database, is_stopped))
+            },
+            // The thread has given everything back (EVENT-1 in events.rs).
+            events::write,
+        )
 }
 
 /// True if a thread makes a due merge, for which a transaction without room can wait. A transaction
@@ -321,9 +326,14 @@ pub(crate) fn background_merge_will_run(database: &Arc<Database>) -> bool {
 /// Runs in the thread. An error leaves the generations frozen. A panic has poisoned the database
 /// (MERGE-2 in database/merge_right.rs).
 fn merge(database: &Database, is_stopped: &dyn Fn() -> bool) -> Result<()> {
-    let slot = database.borrow_slot()?;
-    database.merge_if_due(slot.index())?;
-    finish(is_stopped, database, slot.index())
+    let merged = database.borrow_slot().and_then(|slot| {
+        database.merge_if_due(slot.index())?;
+        finish(is_stopped, database, slot.index())
+    });
+    if let Err(e) = &merged {
+        database.note_merge_failure(e);
+    }
+    merged
 }
 
 /// Finishes the checkpoint. Transactions from before a merge keep its pages from the database file,

@@ -128,10 +128,10 @@ impl BaseOpener for Opener {
         Some(Box::new(OsFile(LentFile { file, lent, ops: self.ops })))
     }
 
-    fn tell(&self, text: &str) {
+    fn tell(&self, code: c_int, text: &str) {
         let text = super::text(text);
         // SAFETY: a C string, which the shim reads.
-        unsafe { (self.ops.x_tell)(text.as_ptr()) };
+        unsafe { (self.ops.x_tell)(code, text.as_ptr()) };
     }
 }
 

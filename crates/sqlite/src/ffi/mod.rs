@@ -27,6 +27,7 @@
 mod attach;
 mod base;
 mod codes;
+mod events;
 mod keys;
 mod marks;
 mod overlay;

@@ -193,7 +193,7 @@ pub struct PlBaseOps {
     pub x_borrow: unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> c_int,
     pub x_sync_lent: unsafe extern "C" fn(*mut c_void) -> c_int,
     pub x_give_back: unsafe extern "C" fn(*mut c_void),
-    pub x_tell: unsafe extern "C" fn(*const c_char),
+    pub x_tell: unsafe extern "C" fn(c_int, *const c_char),
 }
 
 /// See engine.h.
