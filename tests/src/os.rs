@@ -137,13 +137,16 @@ pub fn kill_group(leader: u32) {
 }
 
 /// Writes a line of SQLite's error log where [`crate::actor::ERROR_LOG`] says.
-pub extern "C" fn append_to_error_log(
+///
+/// # Safety
+/// `text` is a string.
+pub unsafe extern "C" fn append_to_error_log(
     _: *mut std::ffi::c_void,
     code: std::ffi::c_int,
     text: *const std::ffi::c_char,
 ) {
     use std::io::Write as _;
-    // SAFETY: SQLite passes a string that lives as long as the call.
+    // SAFETY: the caller's.
     let text = unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy().replace('\n', " ");
     let path = std::env::var_os(crate::actor::ERROR_LOG).expect("this is called where it is set");
     let log = std::fs::File::options().create(true).append(true).open(path);

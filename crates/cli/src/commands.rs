@@ -58,9 +58,6 @@ when it has ended and no database was opened through our library, and names prog
 own (those that are not statically linked). And if it has written a database that is in no concurrent mode, and closed none that is, \
 one line says how that is switched on.
 
-With --events FILE what happens to databases (a process that died, a reader that keeps the WAL, a log that stopped) is written at the end \
-of FILE, a line of JSON each; PLAIT_EVENTS in the environment does the same, and also takes journald and stderr.
-
 With --concurrent every database that the program wants in WAL mode goes into concurrent mode, new ones too, and stays in \
 it: for programs that cannot be changed. Where concurrent mode is impossible it gets what SQLite gives. The same by hand: \
 PLAIT_JOURNAL_MODE=concurrent in the environment. Transactions that such programs begin with a plain BEGIN wait their turn at \
@@ -70,7 +67,6 @@ a BEGIN IMMEDIATE. Conflicts are told as SQLITE_BUSY; PLAIT_BUSY_SNAPSHOT=snapsh
 Examples:
   plait run -- python3 app.py
   plait run --concurrent -- bin/rails server
-  plait run --events app-events.jsonl -- python3 app.py
   plait run ./server --port 8080
 
 The library is the libsqlite3.so.0 in ../lib/plait or ../lib beside this command, or in the directory PLAIT_LIB.

@@ -75,30 +75,6 @@ fn a_program_that_opened_no_database_is_named_when_it_has_ended() {
 }
 
 #[test]
-fn events_of_a_program_are_written_to_the_file_that_is_named() {
-    let Some(dist) = Dist::find() else { return };
-    let dir = tempfile::tempdir().unwrap();
-    let program = dist.path("bin/sqlite3");
-    let sql = "PRAGMA journal_mode=concurrent; CREATE TABLE t(a); INSERT INTO t VALUES(1)";
-    let run = |events: &str, more: &[&str]| {
-        let mut run = dist.command(&[&["run", "--events", events, "--"], more].concat());
-        finish(run.current_dir(dir.path()).env("PLAIT_JOIN", "always"))
-    };
-    // The program may go to another folder.
-    let script = format!("cd /; {} {}/app.db '{sql}'", program.display(), dir.path().display());
-    run("events.jsonl", &["sh", "-c", &script]).done();
-    let said = std::fs::read_to_string(dir.path().join("events.jsonl")).unwrap();
-    for kind in ["session-began", "session-ended"] {
-        assert_eq!(said.matches(&format!("\"event\":\"{kind}\"")).count(), 1, "{said}");
-    }
-    std::fs::write(dir.path().join("precious"), "somebody's").unwrap();
-    for (name, why) in [("precious", "does not begin with {"), ("none/events", "No such file")] {
-        run(name, &["true"]).failed().says(&["events cannot be written to", why]);
-    }
-    assert_eq!(std::fs::read_to_string(dir.path().join("precious")).unwrap(), "somebody's");
-}
-
-#[test]
 fn events_go_to_standard_error_and_nobody_has_to_read_it() {
     let Some(dist) = Dist::find() else { return };
     let dir = tempfile::tempdir().unwrap();

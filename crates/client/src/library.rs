@@ -117,7 +117,7 @@ impl Library {
     ///
     /// # Panics
     /// If it is in use already, or is linked.
-    pub fn log_to(&self, log: extern "C" fn(*mut c_void, c_int, *const c_char)) {
+    pub fn log_to(&self, log: unsafe extern "C" fn(*mut c_void, c_int, *const c_char)) {
         type Config = unsafe extern "C" fn(c_int, ...) -> c_int;
         const LOG: c_int = 16;
         // SAFETY: SQLite's function of this name has this type.

@@ -27,7 +27,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::base::{Base, BaseOpener};
-use crate::database::{Database, happenings};
+use crate::database::Database;
+use crate::database::happenings::note_begin;
 use crate::error::{Error, Result};
 use crate::events::{self, Event};
 use crate::random;
@@ -40,7 +41,7 @@ use crate::shm::region::{BaseIdentity, Region, say_in_use};
 use crate::shm::{locks, process, read_marks};
 use crate::storage::names::{log_path, shm_path};
 use crate::storage::side;
-use crate::sync::caller::{self, Uncancelled};
+use crate::sync::caller;
 use crate::sync::wait::{self, Patience, Wait};
 use crate::txn::Conn;
 
@@ -342,14 +343,13 @@ fn open_in(
     let begins = !alive;
     if begins {
         let mut opened = opener.open(path)?;
-        let dead = trusted.then(|| process::count_used(&region) as u64);
         let begun = session::begin(&region, identity, path, opened.as_mut(), trusted)?;
         if let Begun::IsAnothers { salt } = begun {
             let text = aside::put(path, &region, salt)?;
             Event::new(&events::LOG_PUT_ASIDE, path, &opener, text).note();
             return Ok(None);
         }
-        note_begin(begun, dead, path, &opener);
+        note_begin(begun, path, &opener);
         base = Some(opened);
     }
     read_marks::agree(&region, None, wal_index, path)?;
@@ -366,55 +366,6 @@ fn open_in(
         database.recall_learned();
     }
     Ok(Some(database))
-}
-
-/// Notes how a session has begun. `dead`: the processes that had left it, if that is known.
-fn note_begin(begun: Begun, dead: Option<u64>, path: &Path, opener: &Arc<dyn BaseOpener>) {
-    let (from, commits, what) = match begun {
-        Begun::AtRest | Begun::IsAnothers { .. } => {
-            let text = "the first process has opened the database, which was at rest";
-            return Event::new(&events::SESSION_BEGAN, path, opener, text).note();
-        }
-        Begun::Continued => ("memory", None, "the session in shared memory continues".to_owned()),
-        Begun::Restored => {
-            let what = "what only shared memory had was brought into the database file".to_owned();
-            ("memory-without-log", None, what)
-        }
-        Begun::Recovered { commits } => {
-            let what = format!("{commits} commits of the log were brought into the database file");
-            ("log", Some(commits), what)
-        }
-    };
-    let died = match dead {
-        Some(1) => "1 process that died had left it open".to_owned(),
-        Some(n) => format!("{n} processes that died had left it open"),
-        None => "it was left open when the machine went down, or by another version".to_owned(),
-    };
-    let mut event = Event::new(&events::RECOVERED, path, opener, format!("{died}; {what}"));
-    event = event.said("from", from);
-    for (name, number) in [("dead", dead), ("commits", commits)] {
-        if let Some(number) = number {
-            event = event.number(name, number);
-        }
-    }
-    event.note();
-}
-
-/// Notes that a call without a connection has failed with this code of SQLite's.
-pub fn note_failure(path: &Path, opener: &Arc<dyn BaseOpener>, code: i32, text: &str) {
-    if let Some(event) = happenings::failed(code, |kind| Event::new(kind, path, opener, text)) {
-        event.note();
-    }
-}
-
-/// Writes the events that wait, unless this thread is in a call or has a right of a database
-/// (EVENT-1 in events.rs).
-pub fn write_events() {
-    let holds = |database: &Arc<Database>| database.is_held_by_this_thread();
-    if !caller::is_in_call() && !registry::open_databases().iter().any(holds) {
-        let _uncancelled = Uncancelled::begin();
-        events::write();
-    }
 }
 
 /// Closes the database: the last connection of this process is gone.

@@ -1,22 +1,23 @@
 //! Events: what happens to a database, for whoever looks after it.
 //!
 //! A process dies, a reader keeps the WAL for an hour, the log stops: most of that fails no call
-//! that anybody sees. An event is *noted* where it happens and *written* later, by a thread that
-//! holds nothing.
+//! that anybody sees. An event is *noted* where it happens and *written* later.
 //!
 //! ```text
-//! noted    anywhere, with locks and rights held: into the queue of the process
-//! written  at the end of a transaction, a failed call, an opening, a closing, a merge:
+//! noted    anywhere, with locks and rights held, by the thread that merges too: into the queue of
+//!          the process, without a system call
+//! written  by a thread of the program, at the end of a transaction, a failed call, a close:
 //!          to SQLite's error log (`SQLITE_CONFIG_LOG`), and to where PLAIT_EVENTS says (sink.rs)
 //! ```
 //!
 //! Invariants
-//! - EVENT-1 A thread writes no event while it is in a call of the engine, or has the writer's right
-//!   or the right to merge of a database (`attach::write_events`). So a disk that does not answer, a
-//!   full pipe or a slow callback of the program holds up that thread alone, and a thread that is
-//!   killed there leaves nothing.
-//! - EVENT-2 The queue belongs to one process. Its mutex is held for a push or a take, without a
-//!   system call that waits, and with no other lock taken under it.
+//! - EVENT-1 A thread writes no event while it is in a call of the engine ([`write`]), or while a
+//!   transaction of the connection writes (`plWriteEvents` in csrc/message.c). So a disk that does
+//!   not answer or a slow callback holds up the connection that writes, and a thread that is killed
+//!   there leaves nothing. The thread that merges writes none: the program may wait for it with a
+//!   lock that its callback takes.
+//! - EVENT-2 The queue belongs to one process. Its mutex is held for a push or a take, with no other
+//!   lock taken under it.
 //! - EVENT-3 A call with nothing to write pays one load for it ([`are_waiting`]).
 //! - EVENT-4 An event that cannot be written is lost, and fails no call. The process says so once in
 //!   the error log.
@@ -28,8 +29,9 @@
 //! - EVENT-8 Names of kinds are stable: programs look for them. `docs/operate.md` lists them, and
 //!   `docs/runbook.md` says what to do.
 //!
-//! Deliberately absent: a thread of its own, and a buffer between restarts. What waits when a process
-//! is killed is lost; what it has done to others, they note.
+//! Deliberately absent: a thread of its own, which programs that count their threads, fork, or
+//! limit their memory would meet; and a buffer between restarts. What waits when a process is
+//! killed is lost; what it has done to others, they note.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -39,12 +41,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::base::BaseOpener;
 use crate::shm::fork::PerFork;
 use crate::shm::layout::RECURRING_EVENTS;
+use crate::shm::process::Who;
+use crate::sync::caller::{self, Uncancelled};
 use crate::sync::clock::unix_ms;
 
-pub mod line;
+mod line;
 mod sink;
 
-pub use sink::{VARIABLE, check, has_raised_rights};
+pub use sink::has_raised_rights;
 
 /// Least time between two events of a recurring kind.
 pub const EVERY_MS: u64 = 60_000;
@@ -121,22 +125,14 @@ kinds! {
     LOG_STOPPED = "log-stopped", Error, Some(SQLITE_IOERR), None;
     /// A call has failed for a reason that somebody has to mend.
     FAILED = "failed", Error, None, None;
-    /// A commit over several files is decided, and could not be completed in this one.
-    COMMIT_UNFINISHED = "commit-unfinished", Warning, Some(SQLITE_WARNING), None;
     /// A merge has failed. It is tried again.
     MERGE_FAILED = "merge-failed", Warning, Some(SQLITE_WARNING), Some(0);
     /// Readers keep checkpoints from bringing the base's WAL into the file.
     CHECKPOINT_STARVED = "checkpoint-starved", Warning, Some(SQLITE_WARNING), Some(1);
-    /// Writers wait for room in the log, in memory or in the WAL.
-    WRITERS_WAIT = "writers-wait", Warning, Some(SQLITE_WARNING), Some(2);
     /// The disk is nearly full.
-    DISK_NEARLY_FULL = "disk-nearly-full", Warning, Some(SQLITE_WARNING), Some(3);
+    DISK_NEARLY_FULL = "disk-nearly-full", Warning, Some(SQLITE_WARNING), Some(2);
     /// A process stands still in the middle of what others wait for.
-    PROCESS_STALLED = "process-stalled", Warning, Some(SQLITE_WARNING), Some(4);
-    /// The fence was taken from the database file alone.
-    FENCE_LOWERED = "fence-lowered", Notice, Some(SQLITE_NOTICE), Some(5);
-    /// The fence was raised again, or for a process that died while it raised it.
-    FENCE_RAISED = "fence-raised", Notice, Some(SQLITE_NOTICE), Some(6);
+    PROCESS_STALLED = "process-stalled", Warning, Some(SQLITE_WARNING), Some(3);
     /// A transaction is open for an hour, or another hour.
     LONG_TRANSACTION = "long-transaction", Warning, Some(SQLITE_WARNING), None;
     /// Events were lost: too many waited.
@@ -180,6 +176,8 @@ pub enum Detail {
     Number(u64),
     /// A text.
     Text(String),
+    /// A process, whose name is looked up when the event is written.
+    Name(Who),
 }
 
 /// What has happened.
@@ -219,7 +217,13 @@ impl Event {
         self
     }
 
-    /// Puts it into the queue. It is written when a thread of this process holds nothing.
+    /// Adds a process: its id, and its name.
+    pub(crate) fn process(mut self, [id, name]: [&'static str; 2], who: Who) -> Event {
+        self.details.push((name, Detail::Name(who)));
+        self.number(id, who.pid.into())
+    }
+
+    /// Puts it into the queue. It is written as EVENT-1 says.
     pub fn note(self) {
         let mut queue = queue();
         match queue.waiting.len() < WAITING_MAX {
@@ -266,12 +270,13 @@ pub fn are_waiting() -> bool {
     WAITING.load(Relaxed)
 }
 
-/// Writes what waits, in the order in which it was noted. The caller knows that its thread holds
-/// nothing (EVENT-1).
-pub(crate) fn write() {
-    if !are_waiting() {
+/// Writes what waits, in the order in which it was noted, unless this thread is in a call of the
+/// engine (EVENT-1), or in this function already, and its callback has called SQLite.
+pub fn write() {
+    if caller::is_in_call() {
         return;
     }
+    let _uncancelled = Uncancelled::begin();
     let Queue { mut waiting, lost } = {
         let mut queue = queue();
         WAITING.store(false, Relaxed);

@@ -139,12 +139,8 @@ const FIRST_LOG_BYTES: u64 = 32 << 10;
 pub(crate) enum Begun {
     /// The base was at rest.
     AtRest,
-    /// The session that dead processes left in shared memory continues.
-    Continued,
-    /// What only shared memory had is in the base now.
-    Restored,
-    /// So many commits of the log are in the base now.
-    Recovered { commits: u64 },
+    /// The base was not at rest; what had been committed was in the log, or else in shared memory.
+    Recovered { from_log: bool },
     /// It has not. The files next to a resting base of this salt do not belong to it: the caller
     /// first puts them aside ([`aside::put`]).
     IsAnothers { salt: u32 },
@@ -175,7 +171,7 @@ pub(crate) fn begin(
     if trusted && continues(region, base, &header)? {
         bury_or_leave(region, base)?;
         if moment::has_its_log(layout, &log, header.generation) {
-            return Ok(Begun::Continued);
+            return Ok(Begun::Recovered { from_log: false });
         }
         restore::restore(region, path, base)?;
         is_restored = true;
@@ -201,18 +197,15 @@ pub(crate) fn begin(
     }
     let tail = if header.fenced { region.tail(header.salt) } else { None };
     let is_alone = !aside::is_of_another(region, &header);
-    let rest = if is_alone { bring_to_rest(path, base, header, tail)? } else { None };
-    let Some((at_rest, commits)) = rest else {
+    let Some(at_rest) = (if is_alone { bring_to_rest(path, base, header, tail)? } else { None })
+    else {
         refuse_used_log(path)?;
         return Ok(Begun::IsAnothers { salt: header.salt });
     };
     set_up(region, &at_rest)?;
     region.publish(identity)?;
-    Ok(match commits {
-        Some(commits) => Begun::Recovered { commits },
-        None if is_restored => Begun::Restored,
-        None => Begun::AtRest,
-    })
+    let was_open = is_restored || header.fenced;
+    Ok(if was_open { Begun::Recovered { from_log: !is_restored } } else { Begun::AtRest })
 }
 
 /// Refuses a generation that no file reaches: such a number was forged, and others would follow it.
@@ -265,18 +258,17 @@ fn continues(region: &Region, base: &mut dyn Base, header: &BaseHeader) -> Resul
     Ok(false)
 }
 
-/// Brings base and log to rest, as the list above says for memory that is not trusted. Returns the
-/// header, and how many commits of the log a fenced base has got. `None`: the base is at rest, and
-/// the log has commits and is of another file.
+/// Brings base and log to rest, as the list above says for memory that is not trusted. `None`: the
+/// base is at rest, and the log has commits and is of another file.
 fn bring_to_rest(
     path: &Path,
     base: &mut dyn Base,
     header: BaseHeader,
     tail: Option<Tail>,
-) -> Result<Option<(BaseHeader, Option<u64>)>> {
+) -> Result<Option<BaseHeader>> {
     if header.fenced {
         let alone = claim_log(path, true)?;
-        let (header, commits) = replay(path, base, header, tail)?;
+        let header = replay(path, base, header, tail)?;
         crash_point!("recovery.merged");
         if fault::is_planted("log.removed_early") {
             remove_log(path, alone.as_ref().and_then(identity_of))?;
@@ -285,7 +277,7 @@ fn bring_to_rest(
         crash_point!("recovery.unfenced");
         remove_log(path, alone.as_ref().and_then(identity_of))?;
         crash_point!("recovery.log_removed");
-        return Ok(Some((BaseHeader { fenced: false, ..header }, Some(commits))));
+        return Ok(Some(BaseHeader { fenced: false, ..header }));
     }
     let log = log_path(path);
     refuse_used_log(path)?;
@@ -321,7 +313,7 @@ fn bring_to_rest(
         base.sync_lowered()?;
     }
     remove_log(path, there)?;
-    Ok(Some((header, None)))
+    Ok(Some(header))
 }
 
 /// True if the log is an empty file of an owner that may write the database.
@@ -422,13 +414,12 @@ fn say_missing(path: &Path, log: &Path, salt: u32) -> Error {
 }
 
 /// Merges the newer frames of the log, and the tail that continues them, into the fenced base.
-/// Returns its header and the number of the frames.
 fn replay(
     path: &Path,
     base: &mut dyn Base,
     header: BaseHeader,
     tail: Option<Tail>,
-) -> Result<(BaseHeader, u64)> {
+) -> Result<BaseHeader> {
     let log = log_path(path);
     let (salt, merged) = (header.salt, header.generation);
     let mut scan = match LogScan::open_continued(&OsStorage, &log, salt, merged, tail) {
@@ -441,15 +432,14 @@ fn replay(
     }
     // The same stamp gives up what the log holds beyond its end.
     let through = header.generation.max(scan.summary().newest);
-    let (mut redone, mut commits) = (Redone::default(), 0);
+    let mut redone = Redone::default();
     scan.replay(|frame| {
         redone.note(frame);
-        commits += 1;
         Ok::<(), Error>(())
     })?;
     let decided = redone.decided(path, &header)?;
     if through == header.generation {
-        return Ok((header, commits));
+        return Ok(header);
     }
     check_generation(&log, through)?;
     let merged = BaseHeader { generation: through, ..header };
@@ -458,7 +448,7 @@ fn replay(
         crash_point!("recovery.applied");
         base.stamp(&merged)
     })?;
-    Ok((merged, commits))
+    Ok(merged)
 }
 
 /// The newest record of each key; true if it is a deletion.

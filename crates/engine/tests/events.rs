@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use plait_engine::attach;
 use plait_engine::base::{Base, BaseOpener};
 use plait_engine::error::{Error, Result};
 use plait_engine::events::{self, Event, Kind};
@@ -44,15 +43,15 @@ fn events_are_written_in_their_order_outside_of_calls_and_too_many_are_counted()
     note(&events::FAILED, 2);
     assert!(events::are_waiting());
     let call = Uncancelled::begin();
-    attach::write_events();
+    events::write();
     assert!(events::are_waiting() && told.take().is_empty(), "the call may hold something");
     drop(call);
-    attach::write_events();
+    events::write();
     assert!(!events::are_waiting());
     let began = "session-began: /srv/app.db: 1 (plait explain session-began)";
     assert_eq!(told.take(), [(SQLITE_NOTICE, began.to_owned())], "SQLite logs the other by itself");
     (0..WAITING_MAX + 3).for_each(|n| note(&events::MEMBER_DIED, n));
-    attach::write_events();
+    events::write();
     let lines = told.take();
     assert_eq!(lines.len() as u64, WAITING_MAX + 1);
     assert!(lines[7].1.starts_with("member-died: /srv/app.db: 7 ("), "{:?}", lines[7]);

@@ -213,7 +213,6 @@ static int plAttach(Btree *p){
   }else{
     int iDb = plDbIndex(p);
     rc = plBtreeSetPagerFlags(p, p->db->aDb[iDb].safety_level | (p->db->flags & PAGER_FLAGS_MASK));
-    plWriteEvents(p->db, 0);
   }
   pl_free(zErr);
   return rc;
@@ -231,7 +230,6 @@ static void plDetach(Btree *p){
   plFreePool(pPl);
   plUseMarks(p->pBt->pPager, 0);
   pl_detach(pConn);
-  plWriteEvents(p->db, 0);
 }
 
 /* True if this user may not join: to begin a session takes write access to the folder, to join one
@@ -503,12 +501,12 @@ SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p){
   p->pPl = 0;
   rc = sqlite3StockBtreeClose(p);
   if( pLeaving ) pl_leave(pLeaving);
-  plWriteEvents(db, p);
   sqlite3_free(pPl->zStash);
   sqlite3_free(pPl->zReference);
   sqlite3_free(pPl->aCoarse);
   sqlite3_free(pPl->aScratch);
   sqlite3_free(pPl);
+  plWriteEvents(db, p);
   return rc;
 }
 

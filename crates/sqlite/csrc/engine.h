@@ -126,12 +126,10 @@ void pl_report_written(const char *zPath);
 /* A call has failed with rc, and zText is what the application is told. Notes an event if somebody
 ** has to mend something. pConn may be 0. */
 void pl_failed(const PlBaseOps *pOps, const char *zPath, PlConn *pConn, int rc, const char *zText);
-/* A commit over several files is decided, and could not be completed in this one. Notes an event. */
-void pl_unfinished(PlConn *, const char *zWhy);
 /* Not 0: events may wait. */
 int  pl_events_wait(void);
-/* Writes them, unless this thread has a right of a database. The caller holds no lock of SQLite's on
-** any file. */
+/* Writes them, unless this thread is in a call of the engine. The caller's connection writes nothing
+** and holds no lock of SQLite's on a file. */
 void pl_events_write(void);
 
 struct PlWait;

@@ -240,7 +240,7 @@ static int plPreparedPhaseTwo(Btree *p){
     rc = sqlite3StockBtreeCommitPhaseTwo(p, 1);
   }else{
     /* The engine, or the next process, commits it by the pages. */
-    pl_unfinished(pPl->pConn, sqlite3ErrStr(rc));
+    sqlite3_log(rc, "plait: a commit over several files is left to the engine for %s", sqlite3PagerFilename(pPager, 0));
     (void)sqlite3StockBtreeRollback(p, SQLITE_OK, 0);
   }
   plLeaveExclusive(p, rc==SQLITE_OK);

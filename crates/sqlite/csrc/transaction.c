@@ -580,7 +580,8 @@ static int plBtreeCommitPhaseTwo(Btree *p, int bCleanup){
   if( pPl->bPrepared ){
     /* Committed, whatever the engine returns: recovery does what it could not do now. */
     rc = plFail(p, pl_part_commit(pPl->pConn, pPl->eSync, p->db->nVdbeRead>1));
-    if( rc ) pl_unfinished(pPl->pConn, pl_errmsg(pPl->pConn));
+    if( rc ) sqlite3_log(rc, "plait: a commit over several files is left to the recovery of %s: %s",
+                         sqlite3PagerFilename(p->pBt->pPager, 0), pl_errmsg(pPl->pConn));
     plCommitted(p);
     pPl->bForWrite = 0;
   }

@@ -12,7 +12,7 @@
 //! include/plait/sqlite3.h  sqlite3ext.h  plait.h
 //! share/man/man1/plait.1 ...  man8/plait-system-sqlite.8
 //! share/bash-completion/completions/plait  share/zsh/site-functions/_plait  share/fish/vendor_completions.d/plait.fish
-//! share/doc/plait/LICENSE  install.md  docs/operate.md  docs/runbook.md
+//! share/doc/plait/LICENSE  install.md  docs/runbook.md
 //! ```
 //!
 //! Nothing in it names the prefix: each file finds the others from where it is itself. The libraries have a directory of
@@ -191,10 +191,9 @@ impl Tree<'_> {
         let page = self.from.root.join("packages/tree/plait-system-sqlite.8");
         self.copy(&page, "share/man/man8/plait-system-sqlite.8", 0o644)?;
         self.copy(&self.from.root.join("LICENSE"), "share/doc/plait/LICENSE", 0o644)?;
-        // By the names that messages give them.
-        for page in ["docs/operate.md", "docs/runbook.md"] {
-            self.copy(&self.from.root.join(page), &format!("share/doc/plait/{page}"), 0o644)?;
-        }
+        // By the name that messages give it.
+        let page = "docs/runbook.md";
+        self.copy(&self.from.root.join(page), &format!("share/doc/plait/{page}"), 0o644)?;
         self.copy(&self.from.root.join("docs/install.md"), "share/doc/plait/install.md", 0o644)
     }
 

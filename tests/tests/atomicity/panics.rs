@@ -35,7 +35,7 @@ const PARTS: [&str; 5] =
 /// A commit over two files of which one runs exclusively.
 const PAGES: [&str; 2] = ["pl_part_decided", "pl_part_prepare_pages"];
 /// What the script does not come to: the text of a conflict, a commit hook, a statement that is refused, and what no connection has been made for yet.
-const ELSEWHERE: [&str; 23] = [
+const ELSEWHERE: [&str; 22] = [
     "pl_accept_base",
     "pl_attach",
     "pl_belongs",
@@ -57,7 +57,6 @@ const ELSEWHERE: [&str; 23] = [
     "pl_report_opened",
     "pl_report_written",
     "pl_statement_rollback",
-    "pl_unfinished",
     "pl_wal_written",
 ];
 

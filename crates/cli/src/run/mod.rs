@@ -22,7 +22,7 @@ pub mod watch;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use clap::Args;
@@ -52,13 +52,7 @@ pub struct RunArgs {
     /// Where the program asks for WAL it gets concurrent mode
     #[arg(long)]
     concurrent: bool,
-    /// Write what happens to databases at the end of this file
-    #[arg(long, value_name = "FILE")]
-    events: Option<PathBuf>,
 }
-
-/// The variable by which the library learns of `--events`.
-const EVENTS: &str = plait_engine::events::VARIABLE;
 
 /// The variable by which the library learns of `--concurrent`.
 pub const JOURNAL_MODE: &str = "PLAIT_JOURNAL_MODE";
@@ -87,9 +81,6 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     if args.concurrent {
         command.env(JOURNAL_MODE, "concurrent");
     }
-    if let Some(file) = &args.events {
-        command.env(EVENTS, of_events(file)?);
-    }
     // Without a watcher the program runs as well.
     let watched = if args.quiet { None } else { watch::start(&program).ok() };
     if let Some(report) = &watched {
@@ -97,19 +88,6 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     }
     let error = command.exec();
     Err(program::refused(&program, &error))
-}
-
-/// The file of `--events`, by a name that is good in any folder. Refuses a file that the library would not write to: the program
-/// would be told so in its error log at most.
-fn of_events(file: &Path) -> Result<PathBuf> {
-    let path = std::path::absolute(file).map_err(|e| Failure::io("find", file, &e))?;
-    plait_engine::events::check(&path).map_err(|e| {
-        Failure::new(
-            format!("events cannot be written to {}: {e}", file.display()),
-            "name a new file, in a folder that is there, or one with events",
-        )
-    })?;
-    Ok(path)
 }
 
 /// What is to be said before `program` starts.

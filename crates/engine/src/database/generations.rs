@@ -718,7 +718,6 @@ impl Database {
                 return Ok(ArenaWait::HeldByReaders(say_oldest(oldest)));
             }
             self.slots.at(me).waiting_for.store(oldest.map_or(0, |(who, _)| who.pid), Relaxed);
-            self.note_wait(patience.elapsed(), "shared memory, which readers keep");
             let nap = Duration::from_millis(look.into());
             patience.sleep(word, seen, nap.min(NAP_MAX))?;
             if look % LOOKS_PER_SWEEP == 0 {

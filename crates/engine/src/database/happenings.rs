@@ -8,17 +8,19 @@
 //! | `long-transaction` | whoever begins a transaction and looks, once a minute |
 //! | others | whoever meets it, and is the first of all members in a minute |
 
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
+use crate::base::BaseOpener;
 use crate::database::Database;
 use crate::error::Error;
-use crate::events::line::command_of;
 use crate::events::{self, EVERY_MS, Event, Kind, is_due, shortened};
-use crate::ids::{ProcessIndex, SlotIndex};
+use crate::session::Begun;
 use crate::shm::layout::{NO_PIN, TxnSlot, txn_state};
-use crate::shm::process::{self, Who};
+use crate::shm::process::Who;
 use crate::storage::names::log_path;
 use crate::sync::clock::unix_ms;
 
@@ -26,8 +28,6 @@ use crate::sync::clock::unix_ms;
 const LONG_MS: u64 = 3_600_000;
 /// A checkpoint that has left a part of the WAL for so long is starved.
 const STARVED_MS: u64 = 60_000;
-/// A wait for room of this length is an event.
-const WAIT_MS: u64 = 1_000;
 
 const SQLITE_FULL: i32 = 13;
 /// SQLite's codes for which somebody has to mend something, with their names.
@@ -41,7 +41,7 @@ const MENDED: [(i32, &str); 5] = [
 
 /// Returns the event of a call that has failed with this code; `None` if a program deals with the
 /// code by itself, or the process has noted one in this minute.
-pub(crate) fn failed(code: i32, event: impl FnOnce(&'static Kind) -> Event) -> Option<Event> {
+fn failed(code: i32, event: impl FnOnce(&'static Kind) -> Event) -> Option<Event> {
     static NOTED_MS: [AtomicU64; MENDED.len()] = [const { AtomicU64::new(0) }; MENDED.len()];
     let place = MENDED.iter().position(|&(mended, _)| mended == code & 0xff)?;
     let is_due = is_due(&NOTED_MS[place], EVERY_MS);
@@ -83,16 +83,25 @@ impl Held {
     }
 }
 
-/// Names a process, with its command line as far as that is known.
-fn say(who: Who) -> String {
-    match command_of(who) {
-        line if line.is_empty() => format!("process {who}"),
-        line => format!("process {who} ({line})"),
-    }
+/// Notes how a session has begun.
+pub(crate) fn note_begin(begun: Begun, path: &Path, opener: &Arc<dyn BaseOpener>) {
+    let new = |kind, text| Event::new(kind, path, opener, text);
+    let Begun::Recovered { from_log } = begun else {
+        let text = "the first process has opened the database, which was at rest";
+        return new(&events::SESSION_BEGAN, text).note();
+    };
+    let (from, text) = match from_log {
+        true => ("log", "its processes died, or the machine: the log had what they committed"),
+        false => ("memory", "its processes died: shared memory had what they committed"),
+    };
+    new(&events::RECOVERED, text).said("from", from).note();
 }
 
-fn with_process(event: Event, names: [&'static str; 2], who: Who) -> Event {
-    event.number(names[0], who.pid.into()).said(names[1], command_of(who))
+/// Notes that a call without a connection has failed with this code of SQLite's.
+pub fn note_failure(path: &Path, opener: &Arc<dyn BaseOpener>, code: i32, text: &str) {
+    if let Some(event) = failed(code, |kind| Event::new(kind, path, opener, text)) {
+        event.note();
+    }
 }
 
 impl Database {
@@ -168,15 +177,6 @@ impl Database {
         }
     }
 
-    /// Notes that a commit over several files is decided and could not be completed here.
-    pub fn note_unfinished(&self, why: &str) {
-        let text = format!(
-            "a commit over several files is decided and could not be completed in this one: {why}; \
-             the next process to use it, or to open it, completes it"
-        );
-        self.event(&events::COMMIT_UNFINISHED, text).note();
-    }
-
     /// Notes what the last close could not do.
     pub(crate) fn note_left_open(&self, e: &Error) {
         let _ = self.note_if_stopped(&e.to_string());
@@ -208,7 +208,7 @@ impl Database {
             let seconds = held_ms / 1000;
             let by = match reader.pid {
                 0 => "readers that are not members of the session".into(),
-                _ => format!("{}, which has been reading for {} s", say(reader), age_ms / 1000),
+                _ => format!("process {reader}, which has been reading for {} s", age_ms / 1000),
             };
             format!(
                 "the WAL could not be brought into the database file for {seconds} s: it has \
@@ -218,34 +218,7 @@ impl Database {
         if let Some(event) = self.event_if_due(&events::CHECKPOINT_STARVED, text) {
             let event = event.number("seconds", held_ms / 1000).number("wal_bytes", left_bytes);
             let event = event.number("reader_seconds", age_ms / 1000);
-            with_process(event, ["reader_pid", "reader"], reader).note();
-        }
-    }
-
-    /// Notes that a COMMIT has waited so long for room in `place`.
-    pub(crate) fn note_wait(&self, waited: Duration, place: &str) {
-        if (waited.as_millis() as u64) < WAIT_MS {
-            return;
-        }
-        let (reader, age_ms) = self.slots.oldest_reader().unwrap_or_default();
-        let text = || {
-            let by = match reader.pid {
-                0 => "no transaction is open".into(),
-                _ => {
-                    format!("the oldest transaction is {} s old, of {}", age_ms / 1000, say(reader))
-                }
-            };
-            let merger = match self.control().merge_owner.load(Relaxed) {
-                0 => "nobody merges".into(),
-                word => format!("{} merges", self.describe_owner(word)),
-            };
-            let ms = waited.as_millis();
-            format!("writers have been waiting for room in {place} for {ms} ms; {by}; {merger}")
-        };
-        if let Some(event) = self.event_if_due(&events::WRITERS_WAIT, text) {
-            let event = event.said("place", place).number("waited_ms", waited.as_millis() as u64);
-            let event = event.number("reader_seconds", age_ms / 1000);
-            with_process(event, ["reader_pid", "reader"], reader).note();
+            event.process(["reader_pid", "reader"], reader).note();
         }
     }
 
@@ -254,14 +227,13 @@ impl Database {
         let ms = waited.as_millis() as u64;
         let text = || {
             format!(
-                "{} holds {what} and has made no progress for {ms} ms: it is stopped or gets no \
-                 processor time",
-                say(who)
+                "process {who} holds {what} and has made no progress for {ms} ms: it is stopped \
+                 or gets no processor time"
             )
         };
         if let Some(event) = self.event_if_due(&events::PROCESS_STALLED, text) {
             let event = event.said("held", what).number("waited_ms", ms);
-            with_process(event, ["stalled_pid", "stalled"], who).note();
+            event.process(["stalled_pid", "stalled"], who).note();
         }
     }
 
@@ -275,45 +247,25 @@ impl Database {
     }
 
     fn note_scarce_disk(&self) {
+        // Each transaction comes here while that lasts: one of a minute asks how much is left.
+        if !events::DISK_NEARLY_FULL.is_due(&self.control().noted_ms) {
+            return;
+        }
         let free = self.region().free_bytes();
-        let text = || {
-            format!(
-                "the disk has {} MiB left; merges are made earlier, to need less of it; a session \
-                 needs 60 MiB, and more while readers hold merges up",
-                free >> 20
-            )
-        };
-        if let Some(event) = self.event_if_due(&events::DISK_NEARLY_FULL, text) {
-            event.number("free_bytes", free).note();
-        }
-    }
-
-    /// Notes that the fence was lowered in the database file.
-    pub(crate) fn note_fence_lowered(&self) {
-        let text = || {
-            "the fence was lowered: everything is in the database file, and a copy of it alone is a \
-             whole database until the next commit"
-                .into()
-        };
-        if let Some(event) = self.event_if_due(&events::FENCE_LOWERED, text) {
-            event.note();
-        }
-    }
-
-    /// Notes that the fence was raised at another moment than by the first commit of a session.
-    pub(crate) fn note_fence_raised(&self, why: &'static str) {
-        let text = || format!("the fence was raised {why}: a copy of the file alone is refused");
-        if let Some(event) = self.event_if_due(&events::FENCE_RAISED, text) {
-            event.note();
-        }
+        let text = format!(
+            "the disk has {} MiB left; merges are made earlier, to need less of it; a session \
+             needs 60 MiB, and more while readers hold merges up",
+            free >> 20
+        );
+        self.event(&events::DISK_NEARLY_FULL, text).number("free_bytes", free).note();
     }
 
     /// Looks for transactions that are open for long, if no process has looked in this minute. `now`:
-    /// the time at which the caller's own begins.
+    /// the time at which the caller's own has begun.
     #[inline]
     pub(crate) fn look_for_long(&self, now: u64) {
-        // Relaxed: a hint; `is_due` decides.
-        if now.abs_diff(self.control().looked_ms.load(Relaxed)) >= shortened(EVERY_MS) {
+        // Relaxed: a hint; `is_due` decides. A clock that was set back makes it a long time.
+        if now.wrapping_sub(self.control().looked_ms.load(Relaxed)) >= shortened(EVERY_MS) {
             self.look_for_long_now();
         }
     }
@@ -335,11 +287,7 @@ impl Database {
             let since = if noted > started { noted } else { started };
             if now.saturating_sub(started) >= long && now.saturating_sub(since) >= long {
                 slot.noted_ms.store(now, Relaxed);
-                self.note_long(
-                    self.slots.who_has(index),
-                    state,
-                    now.saturating_sub(started) / 1000,
-                );
+                self.note_long(self.slots.who_has(index), state, (now - started) / 1000);
             }
         }
     }
@@ -353,25 +301,10 @@ impl Database {
             _ => ("reading", "memory, and the WAL"),
         };
         let text = format!(
-            "a transaction of {} is open for {seconds} s ({does}); it keeps {keeps}",
-            say(who)
+            "a transaction of process {who} is open for {seconds} s ({does}); it keeps {keeps}"
         );
         let event = self.event(&events::LONG_TRANSACTION, text);
         let event = event.number("seconds", seconds).said("state", does);
-        with_process(event, ["transaction_pid", "transaction"], who).note();
-    }
-
-    /// True if this thread has the writer's right or the right to merge (EVENT-1 in events.rs): the
-    /// thread that began a transaction counts as the one that has its rights.
-    pub(crate) fn is_held_by_this_thread(&self) -> bool {
-        let c = self.control();
-        // Relaxed: a thread knows its own rights.
-        [&c.right_owner, &c.merge_owner].into_iter().any(|owner| {
-            SlotIndex::from_word(owner.load(Relaxed)).is_some_and(|index| {
-                let slot = self.slots.at(index);
-                let ProcessIndex(mine) = self.process();
-                slot.process.load(Relaxed) == mine + 1 && slot.tid.load(Relaxed) == process::tid()
-            })
-        })
+        event.process(["transaction_pid", "transaction"], who).note();
     }
 }

@@ -37,7 +37,7 @@ use crate::sync::yielding::Yielding;
 pub mod changed;
 pub(crate) mod gaps;
 pub(crate) mod generations;
-pub(crate) mod happenings;
+pub mod happenings;
 pub(crate) mod learned;
 pub(crate) mod lock;
 pub(crate) mod merge_right;

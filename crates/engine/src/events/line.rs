@@ -1,51 +1,55 @@
 //! An event as a line: for SQLite's error log, as JSON, and for journald.
 //!
-//! JSON, one object a line: paths and command lines hold spaces, quotes and any other character, and
-//! JSON alone of the usual formats says how these are written. Every collector of logs reads it, and
-//! `jq` makes a table of it.
+//! JSON, one object a line: paths and names of processes hold spaces, quotes and any other
+//! character, and JSON alone of the usual formats says how these are written. Every collector of
+//! logs reads it, and `jq` makes a table of it.
 
 use std::fmt::Write as _;
 
 use super::{Detail, Event, Severity};
-use crate::shm::process;
+use crate::shm::process::{self, Who};
 
 /// Longest text of an event, in bytes: what an error says may hold long paths several times.
 const TEXT_MAX: usize = 2000;
-/// Longest command line that is told, in bytes.
-const COMMAND_MAX: usize = 200;
 
-/// The line for the error log: what has happened to which database, and where more is said.
+/// The line for the error log: what has happened to which database, and where more is said. A path
+/// may hold anything, but does not look like lines of others.
 pub(super) fn for_people(event: &Event) -> String {
     let (name, database) = (event.kind.name, event.database.display());
-    format!("{name}: {database}: {} (plait explain {name})", event.text)
+    let line = format!("{name}: {database}: {} (plait explain {name})", event.text);
+    line.replace(|c: char| c.is_control(), " ")
 }
 
-/// All of an event: names as they are in JSON. The order is that of the lines.
-fn fields(event: &Event) -> Vec<(&'static str, Detail)> {
-    let text = |text: &str| Detail::Text(text.to_owned());
+/// All of an event, each value as text, with its name in JSON; true for a number. The order is that
+/// of the lines.
+fn fields(event: &Event) -> Vec<(&'static str, String, bool)> {
     let mut fields = vec![
-        ("time", Detail::Text(time(event.at_ms))),
-        ("severity", text(event.kind.severity.name())),
-        ("event", text(event.kind.name)),
-        ("database", Detail::Text(event.database.to_string_lossy().into_owned())),
-        ("pid", Detail::Number(process::pid().into())),
-        ("process", Detail::Text(own_name())),
-        ("text", text(cut(&event.text, TEXT_MAX))),
-        ("docs", Detail::Text(format!("docs/runbook.md#{}", event.kind.name))),
+        ("time", time(event.at_ms), false),
+        ("severity", event.kind.severity.name().into(), false),
+        ("event", event.kind.name.into(), false),
+        ("database", event.database.to_string_lossy().into_owned(), false),
+        ("pid", process::pid().to_string(), true),
+        ("process", name_in("self"), false),
+        ("text", cut(&event.text, TEXT_MAX).into(), false),
+        ("docs", format!("docs/runbook.md#{}", event.kind.name), false),
     ];
-    fields.extend_from_slice(&event.details);
+    fields.extend(event.details.iter().map(|(name, detail)| match detail {
+        Detail::Number(number) => (*name, number.to_string(), true),
+        Detail::Text(text) => (*name, cut(text, TEXT_MAX).into(), false),
+        Detail::Name(who) => (*name, name_of(*who), false),
+    }));
     fields
 }
 
 /// The event as JSON, with the end of its line.
 pub(super) fn json(event: &Event) -> String {
     let mut line = String::from("{");
-    for (i, (name, detail)) in fields(event).into_iter().enumerate() {
+    for (name, value, is_number) in fields(event) {
         // Writing to a string does not fail.
-        let _ = write!(line, "{}\"{name}\":", if i > 0 { "," } else { "" });
-        match detail {
-            Detail::Number(number) => _ = write!(line, "{number}"),
-            Detail::Text(text) => push_quoted(&mut line, &text),
+        let _ = write!(line, "{}\"{name}\":", if line.len() > 1 { "," } else { "" });
+        match is_number {
+            true => line.push_str(&value),
+            false => push_quoted(&mut line, &value),
         }
     }
     line.push_str("}\n");
@@ -89,11 +93,7 @@ pub(super) fn journal(event: &Event) -> Vec<u8> {
     push("MESSAGE", &for_people(event));
     push("PRIORITY", &priority.to_string());
     push("SYSLOG_IDENTIFIER", "plait");
-    for (name, detail) in fields(event) {
-        let value = match detail {
-            Detail::Number(number) => number.to_string(),
-            Detail::Text(text) => text,
-        };
+    for (name, value, _) in fields(event) {
         push(&format!("PLAIT_{}", name.to_ascii_uppercase()), &value);
     }
     datagram
@@ -121,29 +121,18 @@ fn cut(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
 }
 
-/// The name of this process.
-fn own_name() -> String {
-    name_in("self")
+/// The name of a process, as the kernel has it; empty if it cannot be known. A command line would say
+/// more, but may hold passwords, and to read it may wait for ever for a process that stands still.
+fn name_of(who: Who) -> String {
+    match who.pid == 0 || who.foreign_namespace != 0 {
+        true => String::new(),
+        false => name_in(&who.pid.to_string()),
+    }
 }
 
 fn name_in(process: &str) -> String {
     let name = std::fs::read(format!("/proc/{process}/comm")).unwrap_or_default();
     String::from_utf8_lossy(&name).trim_end().to_owned()
-}
-
-/// The command line of a living process, cut where it is long; empty if it cannot be known, as in
-/// another pid namespace.
-pub fn command_of(who: process::Who) -> String {
-    if who.pid == 0 || who.foreign_namespace != 0 {
-        return String::new();
-    }
-    let line = std::fs::read(format!("/proc/{}/cmdline", who.pid)).unwrap_or_default();
-    let line = String::from_utf8_lossy(&line);
-    let line = line.trim_end_matches('\0').replace(|c: char| c.is_control(), " ");
-    match line.is_empty() {
-        true => name_in(&who.pid.to_string()),
-        false => cut(&line, COMMAND_MAX).to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -10,8 +10,9 @@
 //! moment. A program with raised rights does not read it: its caller would choose a file that the
 //! caller may not write.
 //!
-//! The file is a regular one that is empty or begins as a line of JSON does. So a name that was
-//! written by mistake, of a database for one, changes nothing.
+//! The file is a regular one that is empty or begins with an event, and its owner is trusted: this
+//! process's user, root, or the owner of the database. So a name that was written by mistake, of a
+//! database for one, or a file that another user has put there, gets nothing.
 #![allow(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -19,22 +20,29 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::event::{PollFd, PollFlags, poll};
 
 use super::Event;
 use super::line;
 use crate::storage::os::OsStorage;
 use crate::storage::{Storage as _, side};
-use crate::sync::caller;
 
 /// The variable.
-pub const VARIABLE: &str = "PLAIT_EVENTS";
+const VARIABLE: &str = "PLAIT_EVENTS";
 const JOURNAL: &str = "/run/systemd/journal/socket";
-/// Permissions of a new file, but for the umask: lines have command lines of processes.
+/// How a file of events begins.
+const BEGIN: &[u8] = b"{\"time\":\"";
+/// Permissions of a new file, but for the umask: lines may have texts of errors, with keys of rows.
 const MODE: u32 = 0o640;
+/// Bytes that others may add to the file in the same moment.
+const OF_OTHERS: u64 = 64 << 10;
 /// An open follows no link, and waits for nothing.
 const FLAGS: i32 = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
 
@@ -87,11 +95,12 @@ pub fn has_raised_rights() -> bool {
 pub(super) fn write(event: &Event) -> Result<(), String> {
     match sink() {
         Sink::Nowhere => Ok(()),
+        Sink::File(_) if IS_FOREIGN.load(Relaxed) => Ok(()),
         Sink::File(path) => append(path, &event.database, &line::json(event))
             .map_err(|e| format!("cannot write to {} ({VARIABLE}): {e}", path.display())),
         Sink::Journal => send(Path::new(JOURNAL), &line::journal(event))
             .map_err(|e| format!("cannot write to {JOURNAL} ({VARIABLE}=journald): {e}")),
-        Sink::StandardError => write_once(io::stderr(), line::json(event).as_bytes())
+        Sink::StandardError => say(io::stderr(), &line::json(event))
             .map_err(|e| format!("cannot write to standard error ({VARIABLE}=stderr): {e}")),
         Sink::Unknown(value) => Err(format!(
             "{VARIABLE}={value} is neither stderr nor journald nor a path, which has a /"
@@ -99,22 +108,14 @@ pub(super) fn write(event: &Event) -> Result<(), String> {
     }
 }
 
+/// The file has other contents, so nothing more is tried.
+static IS_FOREIGN: AtomicBool = AtomicBool::new(false);
+
 /// Adds a line at the end of the file.
 pub(super) fn append(path: &Path, database: &Path, line: &str) -> io::Result<()> {
     if is_of(database, path) {
         return Err(io::Error::other("it is the database, or belongs to it"));
     }
-    let (file, len_bytes) = open(path)?;
-    // A write past the limit would end the program by SIGXFSZ.
-    let end = len_bytes.saturating_add(line.len() as u64);
-    if OsStorage.file_size_limit().is_some_and(|limit| end > limit) {
-        return Err(io::Error::from_raw_os_error(libc::EFBIG));
-    }
-    write_once(&file, line.as_bytes())
-}
-
-/// Opens the file at `path`, or makes it, and returns its length.
-fn open(path: &Path) -> io::Result<(File, u64)> {
     let file = OpenOptions::new()
         .read(true)
         .append(true)
@@ -127,23 +128,30 @@ fn open(path: &Path) -> io::Result<(File, u64)> {
     if !about.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
-    if about.len() > 0 && !begins_as_lines(&file)? {
-        return Err(io::Error::other("it does not begin with {, so it is not a file of events"));
+    let is_of_owner = || std::fs::metadata(database).is_ok_and(|of| of.uid() == about.uid());
+    if ![0, rustix::process::geteuid().as_raw()].contains(&about.uid()) && !is_of_owner() {
+        return Err(io::Error::other("it belongs to another user"));
     }
-    Ok((file, about.len()))
+    if about.len() > 0 && !begins_as_events(&file)? {
+        IS_FOREIGN.store(true, Relaxed);
+        // It may be another database of this process, whose locks a close would drop.
+        std::mem::forget(file);
+        return Err(io::Error::other("it does not begin with an event"));
+    }
+    // A write past the limit would end the program by SIGXFSZ.
+    let end = about.len().saturating_add(line.len() as u64 + OF_OTHERS);
+    if OsStorage.file_size_limit().is_some_and(|limit| end > limit) {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
+    // A full disk, or a process that was killed, may have left a part of a line.
+    let mut last = *b"\n";
+    let is_torn = file.read_at(&mut last, about.len().saturating_sub(1))? == 1 && last != *b"\n";
+    write_once(&file, &[if is_torn { "\n" } else { "" }, line].concat())
 }
 
-/// Makes the file at `path`, if there is none.
-///
-/// # Errors
-/// It is not a file that takes events.
-pub fn check(path: &Path) -> io::Result<()> {
-    open(path).map(drop)
-}
-
-fn begins_as_lines(file: &File) -> io::Result<bool> {
-    let mut first = [0];
-    file.read_at(&mut first, 0).map(|n| n == 1 && first == *b"{")
+fn begins_as_events(file: &File) -> io::Result<bool> {
+    let mut first = [0; BEGIN.len()];
+    file.read_at(&mut first, 0).map(|n| BEGIN.starts_with(&first[..n]))
 }
 
 /// True for the database and the files next to it. To open and close one of SQLite's would drop this
@@ -156,10 +164,21 @@ fn is_of(database: &Path, path: &Path) -> bool {
 }
 
 /// EVENT-5: a line is written whole or counts as not written.
-fn write_once(to: impl AsFd, line: &[u8]) -> io::Result<()> {
-    // Standard error may be a pipe that nobody reads any more.
-    let written = caller::without_sigpipe(|| rustix::io::write(to, line))?;
-    if written == line.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+fn write_once(to: impl AsFd, line: &str) -> io::Result<()> {
+    let written = rustix::io::write(to, line.as_bytes())?;
+    let torn = || io::Error::other("a line was cut, as on a full disk");
+    if written == line.len() { Ok(()) } else { Err(torn()) }
+}
+
+/// Writes a line if nobody has to be waited for. A pipe that nobody reads any more would end the
+/// program by SIGPIPE, and one that is full would hold it up.
+pub(super) fn say(to: impl AsFd, line: &str) -> io::Result<()> {
+    let mut ready = [PollFd::new(&to, PollFlags::OUT)];
+    poll(&mut ready, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+    if ready[0].revents() != PollFlags::OUT {
+        return Err(io::Error::other("nobody reads it, or it is full"));
+    }
+    write_once(&to, line)
 }
 
 /// Sends a datagram to a socket; it is lost if the receiver does not keep up.

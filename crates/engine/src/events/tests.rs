@@ -1,8 +1,10 @@
+//! What an event is as a line, when it is due, and which files get it.
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::sync::atomic::AtomicU64;
 
-use super::sink::{Sink, append, send};
+use super::sink::{Sink, append, say, send};
 use super::*;
 use crate::base::Base;
 use crate::error::{Error, Result};
@@ -58,7 +60,7 @@ fn recurring_kinds_have_words_of_their_own() {
 fn a_recurring_event_is_due_once_a_minute_and_after_the_clock_was_set_back() {
     let words: [AtomicU64; RECURRING_EVENTS] = Default::default();
     assert!(MERGE_FAILED.is_due(&words) && !MERGE_FAILED.is_due(&words));
-    assert!(WRITERS_WAIT.is_due(&words), "another kind");
+    assert!(PROCESS_STALLED.is_due(&words), "another kind");
     assert!(MEMBER_DIED.is_due(&words) && MEMBER_DIED.is_due(&words), "it does not recur");
     for moved in [unix_ms() - EVERY_MS, unix_ms() + 2 * EVERY_MS] {
         words[0].store(moved, Relaxed);
@@ -71,11 +73,9 @@ fn a_line_has_all_of_an_event() {
     let event = event(&MEMBER_DIED, "it \"died\"").number("dead_pid", 7).said("held", "a\nb");
     let line = line::json(&event);
     assert!(line.starts_with("{\"time\":\"20") && line.ends_with("}\n"), "{line}");
-    let rest = format!(
-        "\"text\":\"it \\\"died\\\"\",\"docs\":\"docs/runbook.md#member-died\",\"dead_pid\":7,\
-         \"held\":\"a\\u000ab\"}}\n"
-    );
-    assert!(line.ends_with(&rest), "{line}");
+    let rest = "\"text\":\"it \\\"died\\\"\",\"docs\":\"docs/runbook.md#member-died\",\"dead_pid\":7,\
+                \"held\":\"a\\u000ab\"}\n";
+    assert!(line.ends_with(rest), "{line}");
     let first = format!(
         "\"severity\":\"warning\",\"event\":\"member-died\",\"database\":\"/srv/app.db\",\"pid\":{}",
         std::process::id()
@@ -100,13 +100,16 @@ fn the_variable_names_a_file_the_journal_or_standard_error() {
     assert_eq!(of("jounald"), Sink::Unknown("jounald".into()));
 }
 
+/// How a line begins.
+const BEGIN: &str = "{\"time\":\"";
+
 // holds EVENT-5
 #[test]
 fn lines_of_many_threads_stay_whole_in_a_file_that_is_renamed() {
     let dir = tempfile::tempdir().unwrap();
     let (path, database) = (dir.path().join("events"), dir.path().join("app.db"));
     let of_thread = |thread: usize| {
-        let line = format!("{{{}}}\n", thread.to_string().repeat(3000));
+        let line = format!("{BEGIN}{}}}\n", thread.to_string().repeat(3000));
         for _ in 0..50 {
             append(&path, &database, &line).unwrap();
         }
@@ -122,7 +125,7 @@ fn lines_of_many_threads_stay_whole_in_a_file_that_is_renamed() {
     let mut lines = 0;
     for name in ["events", "events.1"] {
         for line in std::fs::read_to_string(dir.path().join(name)).unwrap_or_default().lines() {
-            let inside = line.strip_prefix('{').and_then(|line| line.strip_suffix('}')).unwrap();
+            let inside = line.strip_prefix(BEGIN).and_then(|line| line.strip_suffix('}')).unwrap();
             let thread = &inside[..1];
             assert_eq!(inside, thread.repeat(3000));
             lines += 1;
@@ -139,9 +142,13 @@ fn what_is_no_file_of_events_is_left_as_it_is() {
     let at = |name: &str| dir.path().join(name);
     let database = at("app.db");
     let refused = |name: &str| append(&at(name), &database, "{}\n").unwrap_err().to_string();
-    std::fs::write(at("other"), b"somebody's").unwrap();
-    assert!(refused("other").contains("does not begin with {"), "{}", refused("other"));
-    assert_eq!(std::fs::read(at("other")).unwrap(), b"somebody's");
+    for content in ["somebody's", "{\"times\":1}"] {
+        std::fs::write(at("other"), content).unwrap();
+        assert!(refused("other").contains("does not begin with an event"), "{content}");
+        assert_eq!(std::fs::read_to_string(at("other")).unwrap(), content);
+    }
+    std::fs::create_dir(at("folder")).unwrap();
+    assert!(refused("folder").contains("Is a directory"), "{}", refused("folder"));
     for name in ["app.db", "app.db-wal", "app.db-shm", "app.db-plait", "app.db-plait-shm"] {
         assert!(refused(name).contains("belongs to it"), "{name}");
         assert!(!at(name).exists(), "{name}");
@@ -173,4 +180,52 @@ fn the_journal_gets_a_datagram_and_nobody_waits_for_it() {
     assert_eq!(&got[..n], b"MESSAGE=a\n");
     let full = (0..100_000).find_map(|_| send(&path, &[b'a'; 1000]).err()).expect("nobody reads");
     assert_eq!(full.kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn a_part_of_a_line_spoils_no_other_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("events");
+    let line = format!("{BEGIN}1\"}}\n");
+    for before in [line[..4].to_owned(), [&line, &line[..12]].concat()] {
+        std::fs::write(&path, &before).unwrap();
+        append(&path, &dir.path().join("app.db"), &line).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{before}\n{line}"));
+    }
+}
+
+#[test]
+fn a_file_of_another_user_gets_nothing_unless_the_database_is_theirs() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (path, database) = (dir.path().join("events"), dir.path().join("app.db"));
+    for file in [&path, &database] {
+        std::fs::write(file, "").unwrap();
+    }
+    let line = format!("{BEGIN}1\"}}\n");
+    chown(&path, Some(65_534), None).unwrap();
+    let refused = append(&path, &database, &line).unwrap_err().to_string();
+    assert!(refused.contains("belongs to another user"), "{refused}");
+    assert_eq!(std::fs::read(&path).unwrap(), b"");
+    chown(&database, Some(65_534), None).unwrap();
+    append(&path, &database, &line).unwrap();
+}
+
+#[test]
+fn nobody_waits_for_standard_error() {
+    let (read, write) = std::io::pipe().unwrap();
+    let line = "x".repeat(1000);
+    let said = (0..1000).take_while(|_| say(&write, &line).is_ok()).count();
+    assert!((1..1000).contains(&said), "it is full: {said}");
+    drop(read);
+    assert!(say(&write, &line).is_err(), "and no signal has ended this process");
+}
+
+#[test]
+fn a_text_of_others_looks_like_no_line_of_its_own() {
+    let (opener, path) = (Arc::new(Nothing) as _, Path::new("/srv/a\nplait: b\u{1b}.db"));
+    let said = line::for_people(&Event::new(&RECOVERED, path, &opener, "text"));
+    assert_eq!(said, "recovered: /srv/a plait: b .db: text (plait explain recovered)");
 }

@@ -30,7 +30,7 @@ use crate::storage::names::{SHARED_MEMORY_BYTES, SHARED_MEMORY_MAGIC};
 use crate::sync::mutex::SharedMutex;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 25;
+pub const LAYOUT_VERSION: u32 = 26;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = SHARED_MEMORY_MAGIC;
 /// Memtable arenas: the small ones come first.
@@ -66,7 +66,7 @@ pub const CONFLICT_SLOTS: usize = 64;
 /// First statements that are kept (database/learned.rs).
 pub const LEARNED_SLOTS: usize = 48;
 /// Kinds of events that recur (events.rs).
-pub const RECURRING_EVENTS: usize = 7;
+pub const RECURRING_EVENTS: usize = 4;
 /// Bytes of a conflicting key that are kept.
 pub const CONFLICT_KEY_BYTES: usize = 64;
 

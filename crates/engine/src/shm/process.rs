@@ -207,11 +207,6 @@ fn used(region: &Region) -> impl Iterator<Item = ProcessIndex> + '_ {
         .filter(|i| slots[i.0 as usize].pid.load(Acquire) != 0)
 }
 
-/// Returns how many slots are in use, by living or dead processes.
-pub fn count_used(region: &Region) -> usize {
-    used(region).count()
-}
-
 /// True if a live process has connections. `own`: the slot of this process, if it has one.
 pub fn any_connected(region: &Region, own: Option<ProcessIndex>) -> bool {
     let connections =

@@ -218,17 +218,6 @@ impl Mask {
     }
 }
 
-impl Mask {
-    /// Blocks these signals too in this thread.
-    fn and(set: &libc::sigset_t) -> Mask {
-        let mut before = MaybeUninit::uninit();
-        // SAFETY: a set, and room for one.
-        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set, before.as_mut_ptr()) };
-        // SAFETY: the call fails only for an invalid `how`; otherwise it fills in `before`.
-        Mask(unsafe { before.assume_init() })
-    }
-}
-
 impl Drop for Mask {
     fn drop(&mut self) {
         // SAFETY: `Mask::all` has filled it in.
@@ -236,33 +225,6 @@ impl Drop for Mask {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut())
         };
     }
-}
-
-/// Runs `write` without the signal that a write to a pipe or socket without a reader would raise.
-/// The program may not expect that signal, and may have none of its own lost.
-pub(crate) fn without_sigpipe<T>(write: impl FnOnce() -> T) -> T {
-    let pending = |set: &mut libc::sigset_t| {
-        // SAFETY: `set` is writable.
-        let asked = unsafe { libc::sigpending(set) };
-        // SAFETY: a set that was filled in, if the call has succeeded.
-        asked == 0 && unsafe { libc::sigismember(set, libc::SIGPIPE) } == 1
-    };
-    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: room for a set.
-    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-    // SAFETY: made above.
-    let mut set = unsafe { set.assume_init() };
-    let was_pending = pending(&mut set.clone());
-    // SAFETY: a set.
-    unsafe { libc::sigaddset(&raw mut set, libc::SIGPIPE) };
-    let _mask = Mask::and(&set);
-    let written = write();
-    if !was_pending && pending(&mut set.clone()) {
-        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: a set and a time; nothing is returned in memory.
-        unsafe { libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const at_once) };
-    }
-    written
 }
 
 /// Starts a thread that blocks all signals. Its name has 15 bytes at most.
@@ -377,25 +339,6 @@ mod tests {
     fn has(mask: &libc::sigset_t, signal: libc::c_int) -> bool {
         // SAFETY: a set that is filled in.
         unsafe { libc::sigismember(mask, signal) == 1 }
-    }
-
-    #[test]
-    fn a_write_that_nobody_reads_raises_no_signal_and_changes_no_mask() {
-        let mut ends = [0; 2];
-        // SAFETY: room for two descriptors.
-        assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
-        // SAFETY: opened above, and not used again.
-        unsafe { libc::close(ends[0]) };
-        // SAFETY: the disposition of a signal that no other test of this process raises.
-        let before = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-        // SAFETY: one readable byte.
-        let written = without_sigpipe(|| unsafe { libc::write(ends[1], [0u8].as_ptr().cast(), 1) });
-        assert_eq!(written, -1);
-        assert!(!has(&blocked(), libc::SIGPIPE), "and the process has not ended");
-        // SAFETY: as above.
-        unsafe { libc::signal(libc::SIGPIPE, before) };
-        // SAFETY: opened above.
-        unsafe { libc::close(ends[1]) };
     }
 
     // holds WORKER-3

@@ -1,9 +1,8 @@
 //! The thread that merges for a database: it lives as long as there is work (upkeep/pressure.rs).
 //!
 //! Invariants
-//! - WORKER-1 A process has at most one thread for each database that works, and none after
-//!   [`Worker::stop`]. A thread that has ended its work says what came of it; nobody but
-//!   [`Worker::stop`] waits for that.
+//! - WORKER-1 A process has at most one worker thread for each database, and none after
+//!   [`Worker::stop`].
 //! - WORKER-2 The thread sees a call made while it runs, or the call finds that the thread has
 //!   ended.
 //! - WORKER-3 The thread handles no signal of the program (`sync/caller.rs`), and a fork leaves
@@ -49,9 +48,9 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Has the thread do the work that `work` makes, and call `at_end` when it has ended. False only if no thread can be started. True
+    /// Has the thread do the work that `work` makes. False only if no thread can be started. True
     /// without a thread after [`Worker::stop`] and for [`REST`] after a failure.
-    pub(crate) fn call(&self, work: impl FnOnce() -> Work, at_end: fn()) -> bool {
+    pub(crate) fn call(&self, work: impl FnOnce() -> Work) -> bool {
         let mut state = lock(&self.state);
         if state.is_running {
             state.called = true;
@@ -60,12 +59,12 @@ impl Worker {
         if state.stopped || state.rests() {
             return true;
         }
+        if let Some(before) = state.thread.take() {
+            // The thread is about to end. A panic in it was its own.
+            let _ = before.join();
+        }
         let (shared, work) = (self.state.clone(), work());
-        let thread = caller::spawn("plait-merge", move || {
-            run(&shared, &work);
-            drop((shared, work));
-            at_end();
-        });
+        let thread = caller::spawn("plait-merge", move || run(&shared, &work));
         let Ok(thread) = thread else { return false };
         state.thread = Some(thread);
         state.is_running = true;

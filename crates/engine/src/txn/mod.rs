@@ -259,9 +259,7 @@ impl Conn {
             let slot = self.db.slots.at(self.slot);
             slot.txn.store(id, Relaxed);
             slot.tid.store(process::tid(), Relaxed);
-            let now = unix_ms();
-            slot.started_ms.store(now, Relaxed);
-            self.db.look_for_long(now);
+            slot.started_ms.store(unix_ms(), Relaxed);
         }
         begins
     }
@@ -604,11 +602,6 @@ impl Conn {
             self.deleted = (base, 0);
         }
         self.db.note_page_count(base_bytes, self.deleted.1, self.merges_in_background());
-    }
-
-    /// True if the transaction has the writer's right or the right to merge.
-    pub fn holds_a_right(&self) -> bool {
-        self.state.has_right() || self.state.is_exclusive()
     }
 
     /// True if no other connection has the database open in this session.

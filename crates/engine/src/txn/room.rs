@@ -240,7 +240,6 @@ impl Conn {
             ));
             return Err(self.db.unsettled_or(full));
         }
-        self.db.note_wait(room.start.elapsed(), "shared memory or the log");
         futex::wait(&self.db.control().merge_word, seen, Some(TICK));
         if (wait.interrupted)() {
             return Err(Error::Interrupted);
@@ -277,7 +276,6 @@ impl Conn {
             if self.snapshot.is_some() && self.wal_wait.is_renewal_due() {
                 return Err(self.renew());
             }
-            self.db.note_wait(patience.elapsed(), "the WAL, which is at its limit");
             patience.nap(WAL_NAP)?;
             self.db.finish_checkpoint(self.slot)?;
         }

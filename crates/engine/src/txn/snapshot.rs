@@ -62,6 +62,8 @@ impl Conn {
             self.note_lone_read();
         }
         let slot = self.db.slots.at(self.slot);
+        // Relaxed: this connection has stored it.
+        self.db.look_for_long(slot.started_ms.load(Relaxed));
         slot.pin_high.store(NO_PIN, Relaxed);
         if !self.renews {
             let base = self.db.control().base_generation.load(Acquire);

@@ -200,9 +200,6 @@ impl MergeRight<'_> {
             base.lower_fence()
         })?;
         crash_point!("fence.lowered");
-        if lowered {
-            self.db.note_fence_lowered();
-        }
         Ok(lowered)
     }
 
@@ -239,13 +236,11 @@ impl MergeRight<'_> {
             }
         })?;
         crash_point!("fence.raised_again");
-        let guard = self.db.lock_commit()?;
+        let _guard = self.db.lock_commit()?;
         // As in `note_fence`.
         self.db.gaps().forget();
         // Release pairs with the Acquire in `ensure_fenced`.
         c.fence.store(fence::FENCED, Release);
-        drop(guard);
-        self.db.note_fence_raised("again");
         Ok(())
     }
 }
@@ -275,11 +270,8 @@ impl Database {
     /// it. Nothing was committed.
     pub(crate) fn finish_own_fence(&self, header: &BaseHeader) -> Result<()> {
         self.with_base(|base| base.raise_fence())?;
-        {
-            let _guard = self.lock_commit()?;
-            self.note_own_fence(header);
-        }
-        self.note_fence_raised("for a process that has died, or failed, while it raised it");
+        let _guard = self.lock_commit()?;
+        self.note_own_fence(header);
         Ok(())
     }
 

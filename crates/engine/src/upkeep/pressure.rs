@@ -75,7 +75,6 @@ use std::time::Duration;
 
 use crate::database::Database;
 use crate::error::Result;
-use crate::events;
 use crate::ids::SlotIndex;
 use crate::shm::layout::{ARENA_BYTES, Control, fence, generation};
 use crate::sync::clock::monotonic_ns;
@@ -306,14 +305,10 @@ pub(crate) fn merge_beside(database: &Arc<Database>) -> bool {
     let is_made = database.control().merge_owner.load(Relaxed) != 0;
     is_made
         || !database.merge_is_due()
-        || database.worker().call(
-            || {
-                let database = database.clone();
-                Box::new(move |is_stopped| merge(&database, is_stopped))
-            },
-            // The thread has given everything back (EVENT-1 in events.rs).
-            events::write,
-        )
+        || database.worker().call(|| {
+            let database = database.clone();
+            Box::new(move |is_stopped| merge(&database, is_stopped))
+        })
 }
 
 /// True if a thread makes a due merge, for which a transaction without room can wait. A transaction

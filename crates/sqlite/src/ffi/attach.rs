@@ -399,6 +399,7 @@ pub unsafe extern "C" fn pl_disable_begin(conn: *mut PlConn, wait: *const PlWait
 /// As engine.h says; `conn` is not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_disabled(conn: *mut PlConn) {
+    let _uncancelled = Uncancelled::begin();
     // SAFETY: engine.h.
     unsafe {
         end(conn, "pl_disabled", |c| c.exclusive_end(true, false));

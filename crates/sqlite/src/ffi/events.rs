@@ -5,13 +5,14 @@ use std::os::raw::{c_char, c_int};
 use std::sync::Arc;
 
 use plait_engine::base::BaseOpener;
+use plait_engine::database::happenings::note_failure;
+use plait_engine::events;
 use plait_engine::sync::caller::is_in_call;
-use plait_engine::{attach, events};
 
 use super::attach::path_of;
 use super::base::Opener;
+use super::caught;
 use super::types::{PlBaseOps, PlConn};
-use super::{caught, end};
 
 /// See engine.h.
 ///
@@ -38,21 +39,9 @@ pub unsafe extern "C" fn pl_failed(
         Some(c) => c.conn.database().note_failure(code, &text),
         None => {
             let opener: Arc<dyn BaseOpener> = Arc::new(Opener { ops });
-            attach::note_failure(path, &opener, code, &text);
+            note_failure(path, &opener, code, &text);
         }
     });
-}
-
-/// See engine.h.
-///
-/// # Safety
-/// As engine.h says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_unfinished(conn: *mut PlConn, why: *const c_char) {
-    // SAFETY: engine.h: a string. It may be one of the connection's, so it is copied.
-    let why = unsafe { CStr::from_ptr(why) }.to_string_lossy().into_owned();
-    // SAFETY: engine.h.
-    unsafe { end(conn, "pl_unfinished", |c| c.database().note_unfinished(&why)) }
 }
 
 /// See engine.h.
@@ -65,5 +54,5 @@ pub extern "C" fn pl_events_wait() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn pl_events_write() {
     // A panic costs the events.
-    let _ = caught("pl_events_write", attach::write_events);
+    let _ = caught("pl_events_write", events::write);
 }
