@@ -2,8 +2,8 @@
 # Tests the wheels for musl in dist/wheels as they are installed, in Alpine's root folder: musl.sh PYTHON ...
 #
 # No registry has a CPython for musl, so it is built from Debian's source of the same minor version, with the compiler that `make packages` has left, and kept
-# in target/packages. Its own sqlite3 module gets stock SQLite's library, as Alpine's does. PYTHON, of the same minor version, helps to build it. A Python whose source
-# Debian does not have is left out, and said.
+# in target/packages. Its own sqlite3 module gets stock SQLite's library, as Alpine's does. PYTHON says which version. One whose source Debian does not have is left
+# out, and said. It takes Debian's package musl, whose loader starts what is built.
 set -eu
 tests=$(cd "$(dirname "$0")" && pwd)
 ROOT=$(cd "$tests/../.." && pwd)
@@ -27,12 +27,12 @@ CONF
     tar xf "$1"_*.orig.tar.*z -C source --strip-components=1
 }
 
-# build PYTHON VERSION: CPython for musl into $MADE/python$VERSION.
+# build VERSION: CPython for musl into $MADE/python$VERSION.
 build() (
     rm -rf "$place/build"
     mkdir "$place/build"
     cd "$place/build"
-    case $2 in
+    case $1 in
     3.11) source_of python3.11 bookworm ;;
     3.13) source_of python3.13 trixie ;;
     *) exit 77 ;;
@@ -44,14 +44,14 @@ build() (
     cd made
     library=$MADE/tree/lib/plait/stock/libsqlite3.so.0
     PKG_CONFIG_LIBDIR=/nonexistent LIBSQLITE3_CFLAGS="-I$MADE/tree/include/plait" LIBSQLITE3_LIBS="-L${library%/*} -l:libsqlite3.so.0" \
-        ../source/configure --build="$MACHINE-linux-gnu" --host="$MACHINE-linux-musl" --with-build-python="$(command -v "$1")" --prefix=/usr/local \
-        --without-ensurepip --disable-test-modules --disable-ipv6 ac_cv_file__dev_ptmx=yes ac_cv_file__dev_ptc=no CC="$PWD/../compiler" OPT=-O1 \
+        LD_LIBRARY_PATH=${library%/*} \
+        ../source/configure --prefix=/usr/local --without-ensurepip --disable-test-modules CC="$PWD/../compiler" OPT=-O1 \
         >said 2>&1 || { tail -n 20 said; exit 1; }
-    make -j2 >said 2>&1 || { tail -n 20 said; exit 1; }
-    make install DESTDIR="$MADE/python$2.new" >said 2>&1 || { tail -n 20 said; exit 1; }
-    mkdir -p "$MADE/python$2.new/usr/lib"
-    cp "$library" "$MADE/python$2.new/usr/lib"
-    mv "$MADE/python$2.new" "$MADE/python$2"
+    LD_LIBRARY_PATH=${library%/*} make -j2 >said 2>&1 || { tail -n 20 said; exit 1; }
+    LD_LIBRARY_PATH=${library%/*} make install DESTDIR="$MADE/python$1.new" >said 2>&1 || { tail -n 20 said; exit 1; }
+    mkdir -p "$MADE/python$1.new/usr/lib"
+    cp "$library" "$MADE/python$1.new/usr/lib"
+    mv "$MADE/python$1.new" "$MADE/python$1"
 )
 
 failed=
@@ -59,7 +59,7 @@ for python in "$@"; do
     version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     if [ ! -d "$MADE/python$version" ]; then
         code=0
-        build "$python" "$version" || code=$?
+        build "$version" || code=$?
         if [ $code = 77 ]; then
             echo "CPython $version is left out: Debian has no source of it"
             continue
