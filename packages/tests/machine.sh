@@ -18,7 +18,7 @@ rm root/var/cache/apt/archives/linux-*.deb root/var/cache/apt/archives/initramfs
 for package in root/var/cache/apt/archives/*.deb; do dpkg-deb --extract "$package" root; done
 rm -rf root/boot root/var/cache/apt root/usr/share/locale root/usr/share/doc root/debootstrap
 : >root/var/lib/dpkg/status
-mkdir -p root/packages
+mkdir -p root/packages root/opt root/proc root/sys root/dev root/tmp root/root
 cp "$DEB" root/packages
 tar xf "$ARCHIVE" -C root/opt
 cp -R "$TESTS" root/tests
