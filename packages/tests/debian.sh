@@ -24,8 +24,9 @@ inside sh -eux -c "cd /packages; $(commands 'Debian package' | sed 's/^apt insta
 inside sh -eux -c "cd /use; sh /tests/use.sh plait python3 /tests"
 # The service is off, and its unit is in order. systemd does not run here: its command is run with its settings.
 [ "$(inside systemctl is-enabled plait-metrics || true)" = disabled ]
-inside systemd-analyze verify plait-metrics.service
-inside python3 /tests/writer.py /use/numbers.db 5
+# There is no man here.
+inside systemd-analyze verify --man=no plait-metrics.service
+inside plait run -- python3 /tests/writer.py /use/numbers.db 5
 sed -i 's,^DATABASES=.*,DATABASES="/use/numbers.db",' root/etc/default/plait-metrics
 start=$(sed -n 's/^ExecStart=//p' root/usr/lib/systemd/system/plait-metrics.service)
 inside sh -eux -c "
