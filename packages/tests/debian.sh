@@ -24,8 +24,9 @@ inside sh -eux -c "cd /packages; $(commands 'Debian package' | sed 's/^apt insta
 inside sh -eux -c "cd /use; sh /tests/use.sh plait python3 /tests"
 # The service is off, and its unit is in order. systemd does not run here: its command is run with its settings.
 [ "$(inside systemctl is-enabled plait-metrics || true)" = disabled ]
-inside systemd-analyze verify plait-metrics.service
-inside python3 /tests/writer.py /use/numbers.db 5
+# There is no man here.
+inside systemd-analyze verify --man=no plait-metrics.service
+inside plait run -- python3 /tests/writer.py /use/numbers.db 5
 sed -i 's,^DATABASES=.*,DATABASES="/use/numbers.db",' root/etc/default/plait-metrics
 start=$(sed -n 's/^ExecStart=//p' root/usr/lib/systemd/system/plait-metrics.service)
 inside sh -eux -c "
@@ -50,6 +51,28 @@ inside apt-get remove --yes --purge plait-db
 if inside python3 -c "$ask" 2>/dev/null; then exit 1; fi
 inside python3 -c 'import sqlite3; print(sqlite3.sqlite_version)'
 [ "$(libraries)" = "$before" ]
+[ -z "$(find root/usr root/etc -name '*plait*')" ]
+
+# An upgrade, from a package that differs in its version alone: what the administrator has settled stays, and so it does when the package is removed.
+dpkg-deb --raw-extract "$DEB" older
+sed -i 's/^Version: .*/Version: 0.0.1/' older/DEBIAN/control
+dpkg-deb --root-owner-group --build older root/older.deb >/dev/null
+inside apt-get install --yes /older.deb
+[ "$(inside dpkg-query --show --showformat='${Version}' plait-db)" = 0.0.1 ]
+inside plait-system-sqlite enable
+inside systemctl enable plait-metrics
+sed -i 's,^DATABASES=.*,DATABASES="/use/numbers.db",' root/etc/default/plait-metrics
+inside sh -eux -c "cd /packages; $(commands 'Debian package' | sed 's/^apt install/& --yes/')"
+[ "$(inside dpkg-query --show --showformat='${Version}' plait-db)" = "$VERSION" ]
+[ "$(inside systemctl is-enabled plait-metrics)" = enabled ]
+grep -qx 'DATABASES="/use/numbers.db"' root/etc/default/plait-metrics
+inside python3 -c "$ask"
+# In a systemd of its own, with the processes of this folder alone, the unit serves the database, and a new package restarts it.
+sh "$TESTS/systemd.sh" root || [ $? = 77 ]
+inside apt-get remove --yes plait-db
+if inside python3 -c "$ask" 2>/dev/null; then exit 1; fi
+[ -e root/etc/default/plait-metrics ]
+inside apt-get purge --yes plait-db
 [ -z "$(find root/usr root/etc -name '*plait*')" ]
 
 inside sh -eux -c "$(sh "$TESTS/image.sh" debian)"

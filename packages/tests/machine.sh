@@ -18,14 +18,17 @@ rm root/var/cache/apt/archives/linux-*.deb root/var/cache/apt/archives/initramfs
 for package in root/var/cache/apt/archives/*.deb; do dpkg-deb --extract "$package" root; done
 rm -rf root/boot root/var/cache/apt root/usr/share/locale root/usr/share/doc root/debootstrap
 : >root/var/lib/dpkg/status
-mkdir -p root/packages
+mkdir -p root/packages root/opt root/proc root/sys root/dev root/tmp root/root
 cp "$DEB" root/packages
 tar xf "$ARCHIVE" -C root/opt
 cp -R "$TESTS" root/tests
 PKG_CONFIG_PATH="$PWD/root/opt/$NAME/lib/pkgconfig"
 export PKG_CONFIG_PATH
-# shellcheck disable=SC2046  # Flags are words.
-"$MADE/cc" "$TESTS/app.c" $(pkg-config --cflags plait) "root/opt/$NAME/lib/plait/libsqlite3.so.0" -Wl,-rpath,"/opt/$NAME/lib/plait" -o root/app
+for program in app stack; do
+    # shellcheck disable=SC2046  # Flags are words.
+    "$MADE/cc" -pthread "$TESTS/$program.c" $(pkg-config --cflags plait) "root/opt/$NAME/lib/plait/libsqlite3.so.0" \
+        -Wl,-rpath,"/opt/$NAME/lib/plait" -o root/$program
+done
 # The wheel for the Python of this Debian, where `make wheels` has made one.
 for wheel in "$ROOT"/dist/wheels/plait-*-cp311-cp311-manylinux_*_aarch64.whl; do
     [ ! -e "$wheel" ] || python3 -m zipfile --extract "$wheel" root/site
@@ -45,6 +48,7 @@ cat >root/steps <<STEPS
 uname -m -r
 cd /tmp
 sh /tests/crowd.sh /app
+/stack stack.db
 mkdir use
 cd use
 sh /tests/use.sh /opt/$NAME/bin/plait python3 /tests

@@ -22,10 +22,10 @@ export PKG_CONFIG_PATH="$PWD/root/opt/$NAME/lib/pkgconfig"
 cp "$TESTS/app.c" "$TESTS/stack.c" .
 sh -eux -c "$(page 'C programs')"
 # shellcheck disable=SC2046  # Flags are words.
-cc stack.c $(pkg-config --cflags --libs plait) -o stack
+cc -pthread stack.c $(pkg-config --cflags --libs plait) -o stack
 # They look for the library where it was outside. In the root it is the loader's business.
 for program in app stack; do
-    cc "$program.c" -I"root/opt/$NAME/include/plait" "root/opt/$NAME/lib/plait/libsqlite3.so.0" -o "root/use/$program"
+    cc -pthread "$program.c" -I"root/opt/$NAME/include/plait" "root/opt/$NAME/lib/plait/libsqlite3.so.0" -o "root/use/$program"
 done
 cp app-static root/use
 if readelf -d app-static | grep -q NEEDED; then exit 1; fi

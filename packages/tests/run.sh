@@ -20,7 +20,7 @@ AMALGAMATION=$PACKAGES/$NAME-amalgamation.tar.gz
 case $MACHINE in x86_64) DEBIAN=amd64 ;; aarch64) DEBIAN=arm64 ;; *) DEBIAN=$MACHINE ;; esac
 DEB=$PACKAGES/plait-db_${VERSION}_$DEBIAN.deb
 MADE=$ROOT/target/packages/$LABEL
-export TESTS ROOT PACKAGES TARGET MACHINE LABEL NAME ARCHIVE AMALGAMATION DEB MADE
+export TESTS ROOT PACKAGES VERSION TARGET MACHINE LABEL NAME ARCHIVE AMALGAMATION DEB MADE
 unset PLAIT_LIB PLAIT_STOCK_LIB LD_LIBRARY_PATH LD_PRELOAD MAKEFLAGS MAKELEVEL
 
 # need COMMAND:PACKAGE ...: what the tests start. On Debian root gets it; elsewhere a test says what it lacks.
@@ -66,6 +66,8 @@ case $TARGET in
     try source 600 source.sh
     try amalgamation 400 amalgamation.sh
     if [ "$how" = all ]; then
+        try go 900 go.sh
+        try npm 600 npm.sh
         for RELEASE in ${RELEASES:-bullseye bookworm}; do
             export RELEASE
             try "debian-$RELEASE" 900 debian.sh

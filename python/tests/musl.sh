@@ -2,8 +2,8 @@
 # Tests the wheels for musl in dist/wheels as they are installed, in Alpine's root folder: musl.sh PYTHON ...
 #
 # No registry has a CPython for musl, so it is built from Debian's source of the same minor version, with the compiler that `make packages` has left, and kept
-# in target/packages. Its own sqlite3 module gets stock SQLite's library, as Alpine's does. PYTHON, of the same minor version, helps to build it. A Python whose source
-# Debian does not have is left out, and said.
+# in target/packages. Its own sqlite3 module gets stock SQLite's library, as Alpine's does. PYTHON says which version. One whose source Debian does not have is left
+# out, and said. It takes Debian's package musl, whose loader starts what is built.
 set -eu
 tests=$(cd "$(dirname "$0")" && pwd)
 ROOT=$(cd "$tests/../.." && pwd)
@@ -15,7 +15,7 @@ mirror=$(apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Created-By: Packa
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 
-# source NAME RELEASE: unpacks Debian's source of NAME into ./source.
+# source_of NAME RELEASE FOLDER: unpacks Debian's source of NAME.
 source_of() {
     mkdir -p apt/lists/partial apt/archives/partial
     echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $2 main" >apt/sources
@@ -23,35 +23,45 @@ source_of() {
 Dir::Etc::sourcelist "$PWD/apt/sources"; Dir::Etc::sourceparts "-"; Dir::State::lists "$PWD/apt/lists"; Dir::Cache "$PWD/apt"; APT::Sandbox::User "root";
 CONF
     (export APT_CONFIG="$PWD/apt/conf" && apt-get update -qq && apt-get source -qq --download-only "$1") >/dev/null
-    mkdir source
-    tar xf "$1"_*.orig.tar.*z -C source --strip-components=1
+    mkdir "$3"
+    tar xf "$1"_*.orig.tar.*z -C "$3" --strip-components=1
 }
 
-# build PYTHON VERSION: CPython for musl into $MADE/python$VERSION.
+# build VERSION: CPython for musl into $MADE/python$VERSION.
 build() (
     rm -rf "$place/build"
     mkdir "$place/build"
     cd "$place/build"
-    case $2 in
-    3.11) source_of python3.11 bookworm ;;
-    3.13) source_of python3.13 trixie ;;
+    case $1 in
+    3.11) source_of python3.11 bookworm source ;;
+    3.13) source_of python3.13 trixie source ;;
     *) exit 77 ;;
     esac
+    source_of libffi bookworm libffi
     # CPython wants a compiler that names the platform in one way only.
     printf '#!/bin/sh\n[ "$1" != --print-multiarch ] || exec echo %s-linux-musl\nexec "%s/cc" "$@"\n' "$MACHINE" "$MADE" >compiler
     chmod +x compiler
-    mkdir made
+    # What its modules are linked with, in one folder, by the names that its configure asks for.
+    mkdir -p needed made
+    said() { "$@" >said 2>&1 || { tail -n 20 said; exit 1; }; }
+    (cd libffi && said ./configure --prefix="$place/build/needed" --libdir="$place/build/needed" --disable-docs --disable-multi-os-directory \
+        --disable-exec-static-tramp CC="$PWD/../compiler" && said make install) || exit 1
+    cp "$MADE/tree/lib/plait/stock/libsqlite3.so.0" needed
+    ln -s libsqlite3.so.0 needed/libsqlite3.so
+    needed=$PWD/needed
     cd made
-    library=$MADE/tree/lib/plait/stock/libsqlite3.so.0
-    PKG_CONFIG_LIBDIR=/nonexistent LIBSQLITE3_CFLAGS="-I$MADE/tree/include/plait" LIBSQLITE3_LIBS="-L${library%/*} -l:libsqlite3.so.0" \
-        ../source/configure --build="$MACHINE-linux-gnu" --host="$MACHINE-linux-musl" --with-build-python="$(command -v "$1")" --prefix=/usr/local \
-        --without-ensurepip --disable-test-modules --disable-ipv6 ac_cv_file__dev_ptmx=yes ac_cv_file__dev_ptc=no CC="$PWD/../compiler" OPT=-O1 \
-        >said 2>&1 || { tail -n 20 said; exit 1; }
-    make -j2 >said 2>&1 || { tail -n 20 said; exit 1; }
-    make install DESTDIR="$MADE/python$2.new" >said 2>&1 || { tail -n 20 said; exit 1; }
-    mkdir -p "$MADE/python$2.new/usr/lib"
-    cp "$library" "$MADE/python$2.new/usr/lib"
-    mv "$MADE/python$2.new" "$MADE/python$2"
+    export LD_LIBRARY_PATH="$needed" PKG_CONFIG_LIBDIR=/nonexistent
+    said env LIBSQLITE3_CFLAGS="-I$MADE/tree/include/plait" LIBSQLITE3_LIBS="-L$needed" \
+        LIBFFI_CFLAGS="-I$needed/include" LIBFFI_LIBS="-L$needed -lffi" \
+        ../source/configure --prefix=/usr/local --without-ensurepip --disable-test-modules CC="$PWD/../compiler" OPT=-O1
+    said make -j"${JOBS:-2}"
+    said make install DESTDIR="$MADE/python$1.new"
+    for module in _sqlite3 _ctypes; do
+        ls "$MADE/python$1.new/usr/local/lib/python$1/lib-dynload/$module".*.so >/dev/null || exit 1
+    done
+    mkdir -p "$MADE/python$1.new/usr/lib"
+    cp -a "$needed"/lib*.so.* "$MADE/python$1.new/usr/lib"
+    mv "$MADE/python$1.new" "$MADE/python$1"
 )
 
 failed=
@@ -59,7 +69,7 @@ for python in "$@"; do
     version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     if [ ! -d "$MADE/python$version" ]; then
         code=0
-        build "$python" "$version" || code=$?
+        build "$version" || code=$?
         if [ $code = 77 ]; then
             echo "CPython $version is left out: Debian has no source of it"
             continue

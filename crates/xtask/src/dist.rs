@@ -11,6 +11,7 @@
 //! sanitize/lib/libsqlite3.so.0                      with --sanitizers
 //! amalgamation/plait-sqlite3.c  libplait.a  *.h     with --amalgamation
 //! lib/jdbc/libsqlitejdbc.so  NOTICE                 with --jdbc
+//! npm/lib  prebuilds  LICENSE.better-sqlite3        with --npm
 //! ```
 //!
 //! `--target` builds for another platform, with the compiler that the environment names for it, and leaves out shells and the suite.
@@ -25,6 +26,7 @@ mod install;
 pub mod jdbc;
 mod library;
 mod link;
+pub mod npm;
 mod programs;
 mod shell;
 mod stock;
@@ -53,6 +55,8 @@ pub struct Request {
     pub amalgamation: bool,
     /// Also the native part of Java's driver, on our library.
     pub jdbc: bool,
+    /// Also better-sqlite3 with our library inside, for Node; with `amalgamation`.
+    pub npm: bool,
     /// Nothing but the stock library and its shell.
     pub stock_only: bool,
     /// Without the evaluation suite, which takes longest to build.
@@ -161,6 +165,9 @@ fn ours(context: &Context, request: &Request) -> Result<()> {
     }
     if request.jdbc {
         jdbc::build(context)?;
+    }
+    if request.npm {
+        npm::build(context)?;
     }
     if request.no_suite || request.target.is_some() { Ok(()) } else { programs::suite(context) }
 }

@@ -46,6 +46,9 @@ enum Task {
         /// Also build the native part of the JDBC driver, on our library; needs Maven and a JDK.
         #[arg(long)]
         jdbc: bool,
+        /// Also build better-sqlite3 with our library inside, for Node; needs npm and a compiler of C++.
+        #[arg(long, requires = "amalgamation")]
+        npm: bool,
         /// Build the unspliced library and its shell alone.
         #[arg(long, conflicts_with_all = ["crash_points", "sanitizers"])]
         stock_only: bool,
@@ -72,6 +75,9 @@ enum Task {
         /// What for, named as Rust does: aarch64-unknown-linux-musl, say. This machine if absent.
         #[arg(long)]
         target: Option<String>,
+        /// Make the npm package although it is for this machine's C library; without --native it is made where npm is.
+        #[arg(long)]
+        npm: bool,
     },
     /// Run a command as packages for a target are built: with its compiler and in its target directory.
     Within {
@@ -113,6 +119,7 @@ fn main() -> Result<()> {
             sanitizers,
             amalgamation,
             jdbc,
+            npm,
             stock_only,
             no_suite,
             demo,
@@ -124,6 +131,7 @@ fn main() -> Result<()> {
                 sanitizers,
                 amalgamation,
                 jdbc,
+                npm,
                 stock_only,
                 no_suite,
                 demo,
@@ -133,7 +141,7 @@ fn main() -> Result<()> {
             dist::run(&out, what)
         }
         Task::Tree => tree::build(),
-        Task::Packages { native, target } => packages::run(target.as_deref(), native),
+        Task::Packages { native, target, npm } => packages::run(target.as_deref(), native, npm),
         Task::Within { target, command } => packages::within(&target, &command),
         Task::Edits => edits::write_page(),
         Task::Site { source } => site::lay(source.as_deref()),

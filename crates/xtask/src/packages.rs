@@ -4,6 +4,8 @@
 //! dist/packages/plait-VERSION-linux-LABEL.tar.gz        the tree of `make tree`
 //! dist/packages/plait-db_VERSION_ARCH.deb               the same, below /usr; not for musl
 //! dist/packages/plait-VERSION-linux-LABEL-amalgamation.tar.gz   plait-sqlite3.c, libplait.a, headers
+//! dist/packages/plait-VERSION-linux-LABEL-go.tar.gz     a Go module with libsqlite3.a; where Go is
+//! dist/packages/plait-db-VERSION.tgz                    an npm package with an addon; where npm is, for this machine's processor
 //! target/packages/LABEL/                                what they were made from, and the compiler `cc` that made them
 //! ```
 //!
@@ -16,7 +18,9 @@
 mod archive;
 mod compiler;
 mod debian;
+mod go;
 mod needs;
+mod npm;
 mod sysroot;
 
 use std::ffi::OsString;
@@ -24,7 +28,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use self::compiler::Compiler;
 use self::sysroot::Sysroot;
@@ -33,6 +37,9 @@ use crate::target::{Libc, Target};
 use crate::toolchain::{output, run_visibly};
 use crate::tree::{self, VERSION};
 use crate::workspace::Workspace;
+
+/// The name of packages in registries and archives of many projects: `plait` alone is that of others there.
+const NAME: &str = "plait-db";
 
 /// What every package is made of.
 struct Contents {
@@ -59,31 +66,37 @@ impl Contents {
     }
 }
 
-/// Makes all packages for a target, this machine if none is named; `native`: for this machine's C library.
-pub fn run(triple: Option<&str>, native: bool) -> Result<()> {
+/// Makes all packages for a target, this machine if none is named; `native`: for this machine's C library. The npm package, which takes
+/// SQLite compiled once more, is then made with `npm` alone.
+pub fn run(triple: Option<&str>, native: bool, npm: bool) -> Result<()> {
     let target = if native { Target::here()? } else { Target::named(triple)? };
     let workspace = Workspace::locate()?;
     let label = if native { "native".to_owned() } else { target.label() };
     let scratch = scratch(&workspace, &label)?;
-    // Java's headers here are those of this machine.
-    let is_here = target.triple() == Target::here()?.triple();
-    let jdbc = is_here && target.libc == Libc::Glibc && dist::jdbc::has_tools();
+    let further = Further::here(&target, npm || !native)?;
+    ensure!(
+        further.npm || !npm,
+        "the npm package needs npm, and is made for this machine's glibc alone"
+    );
     let (dist, runner) = if native {
-        let what =
-            dist::Request { no_suite: true, amalgamation: true, jdbc, ..dist::Request::default() };
+        let what = dist::Request {
+            no_suite: true,
+            amalgamation: true,
+            jdbc: further.jdbc,
+            npm: further.npm,
+            ..dist::Request::default()
+        };
         dist::run(Path::new("dist"), what)?;
         (workspace.root.join("dist"), Vec::new())
     } else {
-        built_for_debian_11(&workspace, &target, &scratch, jdbc)?
+        built_for_debian_11(&workspace, &target, &scratch, &further)?
     };
     let tree = scratch.join("tree");
     let root = &workspace.root;
-    let from = tree::Origin { root, dist: &dist, target: &target, runner: &runner, jdbc };
+    let from =
+        tree::Origin { root, dist: &dist, target: &target, runner: &runner, jdbc: further.jdbc };
     tree::lay(&from, &tree)?;
-    let asking = ["lib/plait/libsqlite3.so.0", "lib/plait/stock/libsqlite3.so.0"];
-    let asking = tree::PROGRAMS.iter().chain(&asking).chain(jdbc.then_some(&tree::JDBC));
-    let files: Vec<_> = asking.map(|file| tree.join(file)).collect();
-    let needs = needs::libc(&target, &files)?;
+    let needs = needs::libc(&target, &further.asking(&tree, &dist, &target))?;
     if !native {
         needs.check()?;
     }
@@ -96,15 +109,67 @@ pub fn run(triple: Option<&str>, native: bool) -> Result<()> {
     if contents.target.libc == Libc::Glibc {
         made.push(debian::package(&contents)?);
     }
+    if further.go {
+        made.push(go::package(&contents)?);
+    }
+    if further.npm {
+        made.push(npm::package(&contents)?);
+    }
     for made in made {
         let size_kib = fs::metadata(&made)?.len() / 1024;
         println!("{} ({size_kib} KiB)", made.display());
     }
     println!("needs {} or newer", contents.needs);
-    if !jdbc {
-        println!("without {}: there is no mvn, or no javac, or the target is another", tree::JDBC);
-    }
+    further.tell();
     Ok(())
+}
+
+/// What is made where the tools for it are.
+struct Further {
+    jdbc: bool,
+    npm: bool,
+    go: bool,
+}
+
+impl Further {
+    /// What this machine can make for a target; `npm`: the npm package too.
+    fn here(target: &Target, npm: bool) -> Result<Self> {
+        // Java's headers here are those of this machine, and so is the C++ library.
+        let is_here = target.triple() == Target::here()?.triple() && target.libc == Libc::Glibc;
+        Ok(Self {
+            jdbc: is_here && dist::jdbc::has_tools(),
+            npm: npm && is_here && dist::npm::has_tools(),
+            go: go::has_tools(),
+        })
+    }
+
+    /// The files that ask for a C library.
+    fn asking(&self, tree: &Path, dist: &Path, target: &Target) -> Vec<PathBuf> {
+        let libraries = ["lib/plait/libsqlite3.so.0", "lib/plait/stock/libsqlite3.so.0"];
+        let ours = tree::PROGRAMS.iter().chain(&libraries);
+        let mut files: Vec<_> = ours.map(|file| tree.join(file)).collect();
+        files.extend(self.jdbc.then(|| tree.join(tree::JDBC)));
+        files.extend(self.npm.then(|| dist::npm::addon(dist, target)));
+        files
+    }
+
+    /// Says what is not made.
+    fn tell(&self) {
+        if !self.jdbc {
+            println!(
+                "without {}: there is no mvn, or no javac, or the target is another",
+                tree::JDBC
+            );
+        }
+        if !self.go {
+            println!("without the Go module: there is no go");
+        }
+        if !self.npm {
+            println!(
+                "without the npm package: there is no npm, or the target is another, or NATIVE=1 without NPM=1"
+            );
+        }
+    }
 }
 
 /// Runs a command, cargo say, in the environment in which packages for a target are built, and with their target directory. `XTASK` is
@@ -133,7 +198,7 @@ fn built_for_debian_11(
     workspace: &Workspace,
     target: &Target,
     scratch: &Path,
-    jdbc: bool,
+    further: &Further,
 ) -> Result<(PathBuf, Vec<OsString>)> {
     let (compiler, sysroot) = prepare(target, scratch)?;
     let dist = scratch.join("dist");
@@ -141,7 +206,8 @@ fn built_for_debian_11(
     task.current_dir(&workspace.root)
         .args(["dist", "--no-suite", "--amalgamation", "--target", target.triple(), "--out"])
         .arg(&dist)
-        .args(jdbc.then_some("--jdbc"));
+        .args(further.jdbc.then_some("--jdbc"))
+        .args(further.npm.then_some("--npm"));
     settle(&mut task, &compiler, workspace, scratch)?;
     run_visibly(&mut task)?;
     Ok((dist, sysroot.runner()))
@@ -179,14 +245,15 @@ fn prepare(target: &Target, scratch: &Path) -> Result<(Compiler, Sysroot)> {
 /// Packages of other versions would be taken for what was made now; those for other targets stay.
 fn remove_older(contents: &Contents) -> Result<()> {
     let (label, machine) = (contents.target.label(), contents.target.debian());
-    let archives =
-        [format!("-linux-{label}.tar.gz"), format!("-linux-{label}-amalgamation.tar.gz")];
+    let archives = ["", "-amalgamation", "-go"].map(|what| format!("-linux-{label}{what}.tar.gz"));
     let package = format!("_{machine}.deb");
+    let is_here = !contents.target.is_foreign();
     for entry in fs::read_dir(&contents.out)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let is_ours = archives.iter().any(|end| name.ends_with(end))
-            || (contents.target.libc == Libc::Glibc && name.ends_with(&package));
+            || (contents.target.libc == Libc::Glibc
+                && (name.ends_with(&package) || is_here && name.ends_with(".tgz")));
         if name.starts_with("plait-") && is_ours {
             fs::remove_file(entry.path())?;
         }

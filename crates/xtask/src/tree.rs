@@ -238,6 +238,19 @@ pub fn permit(path: &Path, mode: u32) -> Result<()> {
         .with_context(|| format!("cannot set the rights of {}", path.display()))
 }
 
+/// Has all read what is in a folder, and nobody start it.
+pub fn permit_all(folder: &Path) -> Result<()> {
+    permit(folder, 0o755)?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => permit_all(&entry.path())?,
+            false => permit(&entry.path(), 0o644)?,
+        }
+    }
+    Ok(())
+}
+
 /// Collects what is below `folder`, but for folders, as paths below `top`; folders get the rights that all may look into them.
 fn list(folder: &Path, top: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     permit(folder, 0o755)?;

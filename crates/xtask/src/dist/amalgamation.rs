@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use plait_splice::edits::EDITS;
@@ -30,13 +30,18 @@ pub fn build(context: &Context) -> Result<()> {
         edits: &EDITS,
     };
     install::text(&one_file(&inputs, &cache)?, &out, "plait-sqlite3.c")?;
-    let engine = cache.join("libplait.a");
+    let engine = engine(context);
     let whole = library::whole_archive(context);
     Stamp::default().file(&whole)?.guard(&engine, || archive(context, &whole, &cache, &engine))?;
     install::file(&engine, &out, "libplait.a")?;
     install::file(&context.amalgamation.header, &out, "sqlite3.h")?;
     install::file(&context.amalgamation.extension_header, &out, "sqlite3ext.h")?;
     install::file(&sqlite.join("include/plait.h"), &out, "plait.h")
+}
+
+/// The engine for linking with SQLite's source; after [`build`].
+pub fn engine(context: &Context) -> PathBuf {
+    context.cache.join(FOLDER).join("libplait.a")
 }
 
 /// The engine alone: the archive that cargo made without the object of SQLite.

@@ -12,7 +12,7 @@ use crate::tree::{VERSION, permit};
 
 /// Packs the tree.
 pub fn tree(contents: &Contents) -> Result<PathBuf> {
-    pack(contents, &contents.tree, &contents.name())
+    of_folder(contents, &contents.tree, &contents.name())
 }
 
 /// Packs SQLite's source as one file with the engine.
@@ -42,23 +42,29 @@ pub fn amalgamation(contents: &Contents) -> Result<PathBuf> {
     )?;
     permit(&folder.join("README.md"), 0o644)?;
     permit(&folder, 0o755)?;
-    pack(contents, &folder, &format!("{}-amalgamation", contents.name()))
+    of_folder(contents, &folder, &format!("{}-amalgamation", contents.name()))
 }
 
-fn copy(from: &Path, to: &Path) -> Result<()> {
+/// Copies a file that all may read.
+pub fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::copy(from, to).with_context(|| format!("cannot copy {}", from.display()))?;
     permit(to, 0o644)
 }
 
-/// Packs a folder under another name.
-fn pack(contents: &Contents, folder: &Path, name: &str) -> Result<PathBuf> {
-    let plain = contents.scratch.join(format!("{name}.tar"));
+/// Packs a folder under another name, as `NAME.tar.gz`.
+pub fn of_folder(contents: &Contents, folder: &Path, name: &str) -> Result<PathBuf> {
+    pack(contents, folder, name, &format!("{name}.tar.gz"))
+}
+
+/// Packs a folder into this file; unpacked it has the name `inside`.
+pub fn pack(contents: &Contents, folder: &Path, inside: &str, file: &str) -> Result<PathBuf> {
+    let plain = contents.scratch.join("packing.tar");
     run(Command::new("tar")
         .args(["--create", "--format=gnu", "--sort=name"])
         .args(["--owner=0", "--group=0", "--numeric-owner"])
         .arg(format!("--mtime=@{}", contents.epoch))
         // Names of files alone: links lead where they led.
-        .arg(format!("--transform=flags=r;s,^\\.,{name},"))
+        .arg(format!("--transform=flags=r;s,^\\.,{inside},"))
         .arg("--file")
         .arg(&plain)
         .arg("--directory")
@@ -66,7 +72,7 @@ fn pack(contents: &Contents, folder: &Path, name: &str) -> Result<PathBuf> {
         .arg("."))?;
     // Without a name and a time of its own.
     run(Command::new("gzip").args(["-9", "--no-name", "--force"]).arg(&plain))?;
-    let archive = contents.out.join(format!("{name}.tar.gz"));
+    let archive = contents.out.join(file);
     fs::rename(plain.with_extension("tar.gz"), &archive)
         .with_context(|| format!("cannot put {} in its place", archive.display()))?;
     Ok(archive)

@@ -7,12 +7,10 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use super::Contents;
+use super::{Contents, NAME};
 use crate::toolchain::{output, run};
 use crate::tree::{JDBC_NOTICE, VERSION, permit};
 
-/// The name of the package. `plait` alone is that of others in other archives.
-const NAME: &str = "plait-db";
 const UNIT: &str = "usr/lib/systemd/system/plait-metrics.service";
 const SETTINGS: &str = "etc/default/plait-metrics";
 
