@@ -85,7 +85,7 @@ case $TARGET in
     try foreign 1200 foreign.sh
     if [ "$how" = all ]; then
         case $TARGET in *-gnu) try lint 200 lint.sh ;; esac
-        try machine 2400 machine.sh
+        try machine 3600 machine.sh
     fi
     ;;
 esac

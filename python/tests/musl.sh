@@ -51,7 +51,7 @@ build() (
     needed=$PWD/needed
     cd made
     export LD_LIBRARY_PATH="$needed" PKG_CONFIG_LIBDIR=/nonexistent
-    said env LIBSQLITE3_CFLAGS="-I$MADE/tree/include/plait" LIBSQLITE3_LIBS="-L$needed" \
+    said env LIBSQLITE3_CFLAGS="-I$MADE/tree/include/plait" LIBSQLITE3_LIBS="-L$needed -lsqlite3" \
         LIBFFI_CFLAGS="-I$needed/include" LIBFFI_LIBS="-L$needed -lffi" \
         ../source/configure --prefix=/usr/local --without-ensurepip --disable-test-modules CC="$PWD/../compiler" OPT=-O1
     said make -j"${JOBS:-2}"
