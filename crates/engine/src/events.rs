@@ -23,6 +23,8 @@
 //!   the error log.
 //! - EVENT-5 A file gets each event by one write at its end, from any number of processes, which
 //!   share no lock. It is opened and closed for each, so it may be renamed or removed at any time.
+//!   Whoever finds the last line without its end ends it; if another process was only about to, a
+//!   line is empty.
 //! - EVENT-6 An event of a recurring kind is noted once in [`EVERY_MS`] by all members together:
 //!   whoever moves the word of its kind in shared memory notes it.
 //! - EVENT-7 A child made by fork writes no event of its parent.

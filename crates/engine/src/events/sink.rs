@@ -143,7 +143,8 @@ pub(super) fn append(path: &Path, database: &Path, line: &str) -> io::Result<()>
     if OsStorage.file_size_limit().is_some_and(|limit| end > limit) {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
-    // A full disk, or a process that was killed, may have left a part of a line.
+    // A full disk, or a process that was killed, may have left a part of a line. One that is being
+    // written looks the same: then an empty line comes behind it.
     let mut last = *b"\n";
     let is_torn = file.read_at(&mut last, about.len().saturating_sub(1))? == 1 && last != *b"\n";
     write_once(&file, &[if is_torn { "\n" } else { "" }, line].concat())
