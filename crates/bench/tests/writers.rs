@@ -258,20 +258,19 @@ fn an_open_loop_has_as_many_transactions_as_were_due() {
     assert!((45..=50).contains(&phase.acknowledged()), "{} commits", phase.acknowledged());
 }
 
+/// What is said of twenty commits in this engine, which loses some of them.
+fn what_is_caught(engine: &Forgetful, settings: &Settings, folder: &Path) -> String {
+    let directory = folder.to_owned();
+    let site = Site { engine, kind: None, settings, directory, seed: 1 };
+    let error = Workload::Writers(load(2, Amount::Each(10))).run(&site).expect_err("lost updates");
+    error.to_string()
+}
+
 #[test]
 fn an_engine_that_loses_an_update_is_caught() {
     let folder = tempfile::tempdir().unwrap();
     let engine = Forgetful::new(stock().load().unwrap(), "UPDATE", |update| update % 7 == 6);
-    let settings = wal();
-    let site = Site {
-        engine: &engine,
-        kind: None,
-        settings: &settings,
-        directory: folder.path().to_owned(),
-        seed: 1,
-    };
-    let error = Workload::Writers(load(2, Amount::Each(10))).run(&site).expect_err("lost updates");
-    let text = error.to_string();
+    let text = what_is_caught(&engine, &wal(), folder.path());
     assert!(text.contains("20 acknowledged commits on 200 rows left 200 rows with 18"), "{text}");
 }
 
@@ -295,16 +294,7 @@ fn by_keys_a_lost_update_is_caught() {
     let folder = tempfile::tempdir().unwrap();
     // The first 200 writes fill the table.
     let engine = Forgetful::new(Kind::Log.load().unwrap(), "", |write| write == 207);
-    let settings = Settings::default();
-    let site = Site {
-        engine: &engine,
-        kind: None,
-        settings: &settings,
-        directory: folder.path().to_owned(),
-        seed: 1,
-    };
-    let error = Workload::Writers(load(2, Amount::Each(10))).run(&site).expect_err("a lost update");
-    let text = error.to_string();
+    let text = what_is_caught(&engine, &Settings::default(), folder.path());
     assert!(text.contains("20 acknowledged commits on 200 rows left 200 rows with 19"), "{text}");
 }
 
