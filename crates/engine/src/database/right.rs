@@ -611,3 +611,17 @@ impl Database {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overtaking_delays_the_last_of_eighty_waiters_by_forty_milliseconds_at_most() {
+        for waiters in 1..=80 {
+            assert!(u64::from(waiters) * overtaking_ns(waiters) <= OVERTAKING_ALL_NS, "{waiters}");
+        }
+        assert_eq!(overtaking_ns(0), overtaking_ns(1));
+        assert_eq!(overtaking_ns(u32::MAX), 500_000);
+    }
+}
