@@ -178,6 +178,7 @@ fn introduce(args: &DemoArgs, directory: &Path, trials: usize) -> Result<Option<
     let disk = Disk::measure(directory)
         .map_err(|e| Failure::io("measure the disk under", directory, &e))?;
     anstream::println!("disk:    {disk}");
+    let load = machine::other_load();
     let awake = disk.waits_for_sleepers().then(os::keep_processors_awake);
     if awake.is_some() {
         anstream::println!(
@@ -185,7 +186,7 @@ fn introduce(args: &DemoArgs, directory: &Path, trials: usize) -> Result<Option<
              \x20        trials, by threads of the lowest priority and for all engines alike"
         );
     }
-    if let Some(load) = machine::other_load() {
+    if let Some(load) = load {
         let what =
             format!("other programs keep {load:.1} processors busy: the numbers will be off");
         console::warn(&what, "run it again when the machine has nothing else to do");
