@@ -195,6 +195,8 @@ functions! {
     snapshot_free = sqlite3_snapshot_free: fn(*mut c_void);
     // With an option that takes an int and a place for the answer.
     db_config = sqlite3_db_config: fn(*mut RawDb, c_int, c_int, *mut c_int) -> c_int;
+    db_status = sqlite3_db_status: fn(*mut RawDb, c_int, *mut c_int, *mut c_int, c_int) -> c_int;
+    memory_used = sqlite3_memory_used: fn() -> i64;
     limit = sqlite3_limit: fn(*mut RawDb, c_int, c_int) -> c_int;
     interrupt = sqlite3_interrupt: fn(*mut RawDb);
     changes64 = sqlite3_changes64: fn(*mut RawDb) -> i64;

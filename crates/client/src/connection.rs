@@ -299,6 +299,19 @@ impl Connection {
         unsafe { (self.more().total_changes64)(self.inner.raw) }
     }
 
+    /// Bytes that its prepared statements take (`SQLITE_DBSTATUS_STMT_USED`).
+    #[must_use]
+    pub fn statement_bytes(&self) -> i32 {
+        const STMT_USED: c_int = 3;
+        let (mut now, mut most) = (0, 0);
+        // SAFETY: the connection is open, and both places are writable.
+        let code = unsafe {
+            (self.more().db_status)(self.inner.raw, STMT_USED, &raw mut now, &raw mut most, 0)
+        };
+        assert_eq!(code, 0, "the library knows this figure");
+        now
+    }
+
     /// Rowid of the last insert.
     #[must_use]
     pub fn last_insert_rowid(&self) -> i64 {

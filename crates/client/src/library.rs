@@ -85,6 +85,13 @@ impl Library {
         unsafe { text(id) }
     }
 
+    /// Bytes that all of it has allocated at this moment.
+    #[must_use]
+    pub fn memory_used(&self) -> i64 {
+        // SAFETY: the function takes nothing.
+        unsafe { (self.more().memory_used)() }
+    }
+
     /// Every compile option as `sqlite3_compileoption_get` lists it.
     #[must_use]
     pub fn compile_options(&self) -> Vec<String> {

@@ -118,6 +118,7 @@ static int plWholeJournal(Btree *p);
 #include "apply.c"
 #include "exclusive.c"
 #include "whole.c"
+#include "registers.c"
 #include "beside.c"
 #include "fork.c"
 #include "base.c"

@@ -4,7 +4,7 @@ use super::Place::{After, Before, Replace};
 use super::{Concern, Edit};
 
 /// By concern.
-pub(super) const CONCERNS: &[Concern] = &[WHOLE, RUN, INSIDE];
+pub(super) const CONCERNS: &[Concern] = &[WHOLE, RUN, REGISTERS, INSIDE];
 
 const WHOLE: Concern = Concern {
     title: "a statement happens whole or not at all",
@@ -124,6 +124,32 @@ const RUN: Concern = Concern {
             text: "         && cnt++ < plSchemaRetries(db) ){ /* [plait] */",
             why: "a statement that is prepared anew waits its turn again, and may find another \
                   change of the schema each time",
+        },
+    ],
+};
+
+const REGISTERS: Concern = Concern {
+    title: "registers of a statement",
+    purpose: "Small allocations of registers stay with them from one run of a prepared statement \
+              to the next (`csrc/registers.c`).",
+    look_at: "`releaseMemArray`, which `plEmptyRegisters` follows; `allocateCursor`; who else calls \
+              `closeAllCursors`, or takes a register of a statement that begins for one without an \
+              allocation",
+    edits: &[
+        Edit {
+            section: "vdbeaux.c",
+            anchor: "  releaseMemArray(p->aMem, p->nMem);",
+            place: Replace,
+            text: "  if( PL_MET(p->db) ) plEmptyRegisters(p); else releaseMemArray(p->aMem, p->nMem); /* [plait] */",
+            why: "plEmptyRegisters empties registers as the replaced call does, and lets them keep \
+                  small allocations",
+        },
+        Edit {
+            section: "vdbeaux.c",
+            anchor: "    releaseMemArray(p->aVar, p->nVar);",
+            place: After,
+            text: "    if( PL_MET(db) ) releaseMemArray(p->aMem, p->nMem); /* [plait] */",
+            why: "what registers have kept is freed with the statement",
         },
     ],
 };
