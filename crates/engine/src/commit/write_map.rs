@@ -5,6 +5,11 @@
 //! each leaf's first key. A write is one allocation, its key followed by its record, and stays in
 //! place while writes around it come and go.
 //!
+//! # Memory
+//! Most transactions write a row or two, and then the next transaction of the connection does. So
+//! [`WriteMap::clear`] keeps a leaf, and gives the allocations of a few small writes to [`Buffers`],
+//! from which the next writes take theirs.
+//!
 //! # Places
 //! A [`Place`] leads to a write without a search, until a write comes or goes. The map remembers
 //! the place of the last search: a transaction that writes rows in order, or looks a row up and
@@ -31,13 +36,36 @@ use crate::memtable::key_prefix;
 /// Most writes of a leaf.
 const LEAF_MAX: usize = 64;
 
+/// Most leaves for which a map without writes keeps room in its list.
+const LEAVES_KEPT: usize = 8;
+/// Most buffers that are kept, and most bytes of each.
+const BUFFERS_KEPT: usize = 8;
+const BUFFER_BYTES_KEPT: usize = 1024;
+
+/// Allocations of writes that are gone, for those to come.
+#[derive(Debug, Default)]
+pub(super) struct Buffers(Vec<Vec<u8>>);
+
+impl Buffers {
+    fn keep(&mut self, mut bytes: Vec<u8>) {
+        if self.0.len() < BUFFERS_KEPT && bytes.capacity() <= BUFFER_BYTES_KEPT {
+            bytes.clear();
+            self.0.push(bytes);
+        }
+    }
+
+    fn take(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_default()
+    }
+}
+
 /// An own write.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Write {
     /// The first eight bytes of the key: most comparisons end here.
     prefix: u64,
     /// Key and record.
-    bytes: Box<[u8]>,
+    bytes: Vec<u8>,
     key_len: u32,
     pub(super) kind: WriteKind,
     /// The clock when this write was made.
@@ -50,13 +78,14 @@ impl Write {
     /// # Errors
     /// `NoMemory`.
     pub(super) fn new(
+        buffers: &mut Buffers,
         kind: WriteKind,
         key: &[u8],
         rec: &[u8],
         zero_tail: usize,
         changed_at: u64,
     ) -> Result<Write> {
-        let mut bytes = Vec::new();
+        let mut bytes = buffers.take();
         bytes.try_reserve_exact(key.len() + rec.len() + zero_tail)?;
         bytes.extend_from_slice(key);
         bytes.extend_from_slice(rec);
@@ -64,7 +93,7 @@ impl Write {
         let key_len = u32::try_from(key.len()).expect("a key is shorter than the budget");
         Ok(Write {
             prefix: key_prefix(key),
-            bytes: bytes.into_boxed_slice(),
+            bytes,
             key_len,
             kind,
             changed_at,
@@ -103,6 +132,8 @@ pub(super) struct Place {
 pub(super) struct WriteMap {
     leaves: Vec<Vec<Write>>,
     firsts: Vec<u64>,
+    /// An empty leaf, for the first write.
+    spare: Vec<Write>,
     /// Where the last search ended.
     last: Cell<Place>,
 }
@@ -131,6 +162,21 @@ impl WriteMap {
     /// True if there is no write.
     pub(super) fn is_empty(&self) -> bool {
         self.leaves.is_empty()
+    }
+
+    /// Forgets all writes.
+    pub(super) fn clear(&mut self, buffers: &mut Buffers) {
+        if let Some(mut leaf) = self.leaves.pop() {
+            leaf.drain(..).for_each(|write| buffers.keep(write.bytes));
+            self.spare = leaf;
+        }
+        if self.leaves.capacity() > LEAVES_KEPT {
+            self.leaves = Vec::new();
+            self.firsts = Vec::new();
+        }
+        self.leaves.clear();
+        self.firsts.clear();
+        self.last.set(Place::default());
     }
 
     /// Returns the write at a place; none after the last.
@@ -277,7 +323,9 @@ impl WriteMap {
             to = Place { at: before.at + 1, ..before };
         }
         if self.leaves.is_empty() {
-            self.add_leaf(0, vec![write]);
+            let mut leaf = std::mem::take(&mut self.spare);
+            leaf.push(write);
+            self.add_leaf(0, leaf);
             to = Place::default();
         } else if self.leaves[to.leaf as usize].len() < LEAF_MAX {
             self.insert_into(to, write);
@@ -393,6 +441,7 @@ mod tests {
         Descending(u16, u8),
         Remove(Vec<u8>),
         RemoveRun(u16, u8),
+        Clear,
     }
 
     fn key() -> impl Strategy<Value = Vec<u8>> {
@@ -413,6 +462,7 @@ mod tests {
             2 => (0u16..2000, any::<u8>()).prop_map(|(n, len)| Op::Descending(n, len)),
             2 => key().prop_map(Op::Remove),
             2 => (0u16..2000, any::<u8>()).prop_map(|(n, len)| Op::RemoveRun(n, len)),
+            1 => Just(Op::Clear),
         ]
     }
 
@@ -420,9 +470,15 @@ mod tests {
         (from..from + u16::from(len)).map(number)
     }
 
-    fn apply(map: &mut WriteMap, model: &mut BTreeMap<Vec<u8>, u64>, op: Op, stamp: u64) {
+    fn apply(
+        (map, buffers): (&mut WriteMap, &mut Buffers),
+        model: &mut BTreeMap<Vec<u8>, u64>,
+        op: Op,
+        stamp: u64,
+    ) {
         let mut put = |map: &mut WriteMap, key: Vec<u8>| {
-            let old = map.put(Write::new(WriteKind::Put, &key, b"rec", 2, stamp).unwrap());
+            let write = Write::new(buffers, WriteKind::Put, &key, b"rec", 2, stamp).unwrap();
+            let old = map.put(write);
             assert_eq!(old.map(|write| write.changed_at), model.insert(key, stamp));
         };
         match op {
@@ -435,6 +491,10 @@ mod tests {
             Op::RemoveRun(from, len) => run(from, len).for_each(|key| {
                 assert_eq!(map.remove(&key).map(|write| write.changed_at), model.remove(&key));
             }),
+            Op::Clear => {
+                map.clear(buffers);
+                model.clear();
+            }
         }
     }
 
@@ -445,8 +505,9 @@ mod tests {
         #[test]
         fn a_write_map_is_an_ordered_map(ops in vec(op(), 0..30), probes in vec(key(), 1..20)) {
             let (mut map, mut model) = (WriteMap::default(), BTreeMap::new());
+            let mut buffers = Buffers::default();
             for (stamp, op) in ops.into_iter().enumerate() {
-                apply(&mut map, &mut model, op, stamp as u64);
+                apply((&mut map, &mut buffers), &mut model, op, stamp as u64);
                 map.check();
                 let all: Vec<_> = map.iter().map(|w| (w.key().to_vec(), w.changed_at)).collect();
                 prop_assert!(all.iter().map(|(k, at)| (k, at)).eq(&model));
@@ -469,7 +530,7 @@ mod tests {
         ) {
             let (mut map, mut model) = (WriteMap::default(), BTreeMap::new());
             for op in ops {
-                apply(&mut map, &mut model, op, 0);
+                apply((&mut map, &mut Buffers::default()), &mut model, op, 0);
             }
             let mut between = map.between(map.find(&lo).0, map.find(&hi).0);
             let mut expected: std::collections::VecDeque<_> =

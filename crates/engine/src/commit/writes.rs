@@ -8,6 +8,10 @@
 //! # Threads
 //! Private to its transaction.
 //!
+//! # Memory
+//! A connection has one write set, and its transactions are mostly alike. What a small one has
+//! allocated serves the next.
+//!
 //! # Invariants
 //! - WRITES-1 Without open savepoints the undo log is empty; with them it has at most one entry per
 //!   key and savepoint.
@@ -26,7 +30,7 @@
 use std::collections::BTreeMap;
 
 pub use super::write_map::Write;
-use super::write_map::{Place, WriteMap};
+use super::write_map::{Buffers, Place, WriteMap};
 use crate::database::gaps::Puts;
 use crate::error::Result;
 use crate::ids::Root;
@@ -133,11 +137,19 @@ struct Savepoint {
     opened_at: u64,
 }
 
+/// Most maps that are kept for the next transaction: a table and some indexes.
+const MAPS_KEPT: usize = 4;
+/// Most entries of the undo log for which room is kept.
+const UNDO_KEPT: usize = 64;
+
 /// The writes of one transaction; see the module's text.
 #[derive(Debug, Default)]
 pub struct WriteSet {
     /// Ascending by root. A root stays when its last write is taken back, for its version.
     roots: Vec<RootWrites>,
+    /// Maps without writes, for roots to come: at most [`MAPS_KEPT`].
+    maps: Vec<WriteMap>,
+    buffers: Buffers,
     undo: Vec<Undo>,
     savepoints: Vec<Savepoint>,
     /// Counts changes.
@@ -346,6 +358,11 @@ impl WriteSet {
     /// Closes one savepoint; the writes since it was opened stay.
     fn close(&mut self, at: usize) {
         let closed = self.savepoints.remove(at);
+        if self.savepoints.is_empty() {
+            // WRITES-1
+            self.undo.clear();
+            return;
+        }
         let end = self.savepoints.get(at).map_or(self.undo.len(), |later| later.undo_len);
         let before = self.undo.len();
         if let Some(below) = at.checked_sub(1) {
@@ -461,8 +478,14 @@ impl WriteSet {
         self.clock += 1;
         self.taken_back += 1;
         self.cleared_at = self.clock;
-        self.roots.clear();
+        for mut of in self.roots.drain(..) {
+            if self.maps.len() < MAPS_KEPT {
+                of.writes.clear(&mut self.buffers);
+                self.maps.push(of.writes);
+            }
+        }
         self.undo.clear();
+        self.undo.shrink_to(UNDO_KEPT);
         self.savepoints.clear();
         self.len = 0;
         self.frame_bytes = 0;
@@ -479,7 +502,8 @@ impl WriteSet {
 
     fn root_mut(&mut self, root: Root) -> &mut RootWrites {
         let i = self.find_root(root).unwrap_or_else(|i| {
-            self.roots.insert(i, RootWrites { root, version: 0, writes: WriteMap::default() });
+            let writes = self.maps.pop().unwrap_or_default();
+            self.roots.insert(i, RootWrites { root, version: 0, writes });
             i
         });
         &mut self.roots[i]
@@ -494,7 +518,7 @@ impl WriteSet {
         zero_tail: usize,
     ) -> Result<()> {
         let clock = self.clock + 1;
-        let write = Write::new(kind, key, rec, zero_tail, clock)?;
+        let write = Write::new(&mut self.buffers, kind, key, rec, zero_tail, clock)?;
         let mut long = None;
         if !self.savepoints.is_empty() {
             self.undo.try_reserve(1)?;
