@@ -315,9 +315,14 @@ static void plCommitted(Btree *p){
 static int plTakeRight(Btree *p, int how){
   PlBtree *pPl = p->pPl;
   PlWait wait;
-  u32 msBegun = plCoarseMs();
+  u32 msBegun;
   int rc;
-  if( how==PL_WRITE_OPTIMISTIC && p->db->autoCommit ) how = PL_WRITE_BESIDE;
+  if( how==PL_WRITE_OPTIMISTIC ){
+    /* It takes no right, and waits for the first fence of a session alone. */
+    if( p->db->autoCommit ) how = PL_WRITE_BESIDE;
+    return plFail(p, pl_write_begin(pPl->pConn, how, plWait(p->db, &wait)));
+  }
+  msBegun = plCoarseMs();
   while( (rc = pl_write_begin(pPl->pConn, how, plWait(p->db, &wait)))==PL_RETRY ){
     rc = plRenewSnapshot(p);
     if( rc ) return rc;

@@ -34,7 +34,9 @@ fn prepare_all(connection: &Connection) -> Vec<Statement> {
 fn a_statement_keeps_little_and_leaves_nothing() {
     let fixture = Fixture::new(Subject::plait(), ROWS);
     let connection = fixture.open();
-    connection.execute("PRAGMA plait_background_merge=off; UPDATE t SET val='y' WHERE id=1").expect("it writes");
+    connection
+        .execute("PRAGMA plait_background_merge=off; UPDATE t SET val='y' WHERE id=1")
+        .expect("it writes");
     let mut before = 0;
     for round in 0..40 {
         let mut statements = prepare_all(&connection);

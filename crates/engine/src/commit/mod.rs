@@ -24,8 +24,9 @@ use std::cell::RefCell;
 use self::reads::ReadSet;
 use self::writes::WriteSet;
 use crate::database::Database;
+use crate::database::generations::Listed;
 use crate::ids::{Generation, Root, SlotIndex, SnapshotTs, TxnId};
-use crate::memtable::{Memtable, Node, Seek};
+use crate::memtable::{Node, Seek};
 
 /// How durable a commit is when COMMIT returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,8 +52,8 @@ pub struct Snapshot {
     /// The base's header had the fence: no stock program has written since, even if shared memory
     /// said so only later.
     pub(crate) fenced: bool,
-    /// Generations above the base's, newest first; at most as many as there are arenas.
-    pub(crate) memtables: Vec<(Generation, Memtable)>,
+    /// Generations above the base's.
+    pub(crate) memtables: Listed,
     /// Last nodes of b-trees, by root and index in `memtables`. They never change for a snapshot,
     /// and a transaction that appends needs them at every row.
     pub(crate) last_nodes: RefCell<Vec<(Root, usize, Option<u32>)>>,

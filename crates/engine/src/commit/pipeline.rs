@@ -38,8 +38,8 @@ use crate::ids::{CommitTs, Generation, Lsn, SlotIndex, SnapshotTs};
 use crate::log::{AppendError, FrameHead, LogError, Op, OpKind, frame_len};
 use crate::memtable::{ArenaFull, EntryKind, Memtable, Share};
 use crate::shm::layout::{NO_PIN, fence};
-use crate::shm::process::{self, Witness};
-use crate::sync::clock::unix_ms;
+use crate::shm::process::Witness;
+use crate::sync::clock::{tick_ms, unix_ms};
 use crate::sync::mutex::Guard;
 use crate::upkeep::leave::Taken;
 
@@ -236,7 +236,7 @@ impl Candidate<'_> {
         let process = self.db.process_slot();
         // Relaxed: published by the next store.
         process.author.store(self.slot.word(), Relaxed);
-        process.author_ms.store(process::now_ms(), Relaxed);
+        process.author_ms.store(tick_ms(), Relaxed);
         // Release: before the frame is published (VISIBLE-3).
         process.commit_ts.store(ts.get(), Release);
         witness

@@ -91,13 +91,7 @@ impl Write {
         bytes.extend_from_slice(rec);
         bytes.resize(bytes.len() + zero_tail, 0);
         let key_len = u32::try_from(key.len()).expect("a key is shorter than the budget");
-        Ok(Write {
-            prefix: key_prefix(key),
-            bytes,
-            key_len,
-            kind,
-            changed_at,
-        })
+        Ok(Write { prefix: key_prefix(key), bytes, key_len, kind, changed_at })
     }
 
     /// Its key.

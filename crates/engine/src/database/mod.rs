@@ -298,6 +298,14 @@ impl Database {
         Ok(self.log()?.prepare_next_segment()?)
     }
 
+    /// True if [`Database::prepare_log_space`] would find something to do, or fail.
+    pub(crate) fn is_log_space_wanted(&self) -> bool {
+        let is_open_and_has_it = || {
+            !self.log_retired.load(Acquire) && self.log.get().is_some_and(|log| !log.wants_spare())
+        };
+        self.is_fenced() && !is_open_and_has_it()
+    }
+
     /// Prepares a segment of the log file before a commit needs it.
     pub(crate) fn prepare_log_space(&self) -> Result<()> {
         if self.is_fenced() {

@@ -65,6 +65,7 @@ use crate::shm::layout::ProcessSlot;
 use crate::shm::process;
 use crate::shm::process::Said;
 use crate::sync::caller::Uncancelled;
+use crate::sync::clock::tick_ms;
 
 impl Database {
     /// Returns the newest commit, for a transaction that may write, and the end of the newest FULL
@@ -203,7 +204,7 @@ impl Database {
         let slot = self.slots.at(slot);
         let said = process::read(&slot.author);
         // After the word: if the age is within bounds now, it was when the word was read.
-        let age = process::now_ms().wrapping_sub(process.author_ms.load(Relaxed));
+        let age = tick_ms().wrapping_sub(process.author_ms.load(Relaxed));
         let is_of_it = slot.process.load(Acquire) == index.0 + 1;
         let is_believed = is_of_it && (said == Said::Ended || age < process::BELIEVED_MS);
         if is_believed { said } else { Said::Nothing }

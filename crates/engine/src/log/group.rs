@@ -470,22 +470,31 @@ impl Log {
     /// Prepares one slot ahead of need if none is left and the limit allows it. For moments when no
     /// commit waits. A full disk is no error here: it is reported when a slot is really needed.
     pub fn prepare_spare(&self) -> Result<(), LogError> {
+        if self.wants_spare() { self.prepare_next_segment() } else { Ok(()) }
+    }
+
+    /// True if [`Log::prepare_spare`] would prepare a slot, if it can.
+    pub(crate) fn wants_spare(&self) -> bool {
         let shared = self.shared();
-        if !shared.prepared_bytes().is_multiple_of(shared.segment_bytes()) {
-            // A session that has written little so far.
-            return Ok(());
-        }
-        self.prepare_next_segment()
+        // If not, it is a session that has written little so far.
+        let is_whole = shared.prepared_bytes().is_multiple_of(shared.segment_bytes());
+        is_whole && self.wants_slots().is_some()
+    }
+
+    /// Slots with one more than the log needs now, if that is more than it has and may have.
+    fn wants_slots(&self) -> Option<u64> {
+        let shared = self.shared();
+        let wanted = self.live_segments() + 1;
+        let has_them =
+            wanted <= u64::from(shared.prepared_slots()) || wanted > u64::from(shared.slot_limit());
+        (!has_them).then_some(wanted)
     }
 
     /// As [`Log::prepare_spare`], however little was written: the next generation is about to
     /// begin, in a slot of its own.
     pub fn prepare_next_segment(&self) -> Result<(), LogError> {
         let shared = self.shared();
-        let wanted = self.live_segments() + 1;
-        if wanted <= u64::from(shared.prepared_slots()) || wanted > u64::from(shared.slot_limit()) {
-            return Ok(());
-        }
+        let Some(wanted) = self.wants_slots() else { return Ok(()) };
         let wanted = wanted * shared.segment_bytes();
         let Some(grow) = shared.grow_mutex.try_lock(&self.party) else {
             return Ok(());

@@ -438,8 +438,20 @@ impl Control {
         large.iter().filter(|slot| slot.state.load(Relaxed) == generation::FREE).count()
     }
 
+    /// False if no generation is frozen: there is none between the base and the one that takes
+    /// commits. Two words mostly say so.
+    pub fn may_have_frozen(&self) -> bool {
+        // Relaxed: as in `count_generations`.
+        let active = &self.generations[self.active_arena.load(Relaxed) as usize % ARENAS];
+        let base = self.base_generation.load(Relaxed);
+        active.number.load(Relaxed) > base.saturating_add(1)
+    }
+
     /// True if enough generations are frozen for a merge (upkeep/pressure.rs).
     pub fn are_memtables_due(&self) -> bool {
+        if !self.may_have_frozen() {
+            return false;
+        }
         let frozen = self.count_generations(generation::FROZEN);
         frozen >= MERGED_TOGETHER || (frozen > 0 && self.count_free_large() < ARENAS_IN_RESERVE)
     }

@@ -58,7 +58,6 @@ use super::{locks, read_marks};
 use crate::error::{Error, Result};
 use crate::fault;
 use crate::ids::{PROCESS_SLOTS, ProcessIndex};
-use crate::sync::clock::monotonic_ns;
 use crate::sync::mutex::{Identity, Party};
 
 fn lock_byte(index: ProcessIndex) -> i64 {
@@ -302,11 +301,6 @@ pub fn read(word: &AtomicU32) -> Said {
         w if w & ENDED != 0 => Said::Ended,
         _ => Said::Lives,
     }
-}
-
-/// Returns milliseconds of the clock for [`BELIEVED_MS`]; they wrap.
-pub fn now_ms() -> u32 {
-    (monotonic_ns() / 1_000_000) as u32
 }
 
 /// While this value lives, the word shows whether its thread lives.

@@ -7,6 +7,9 @@
 //! application's busy handler must not run switches the handler off ([`unasked`]). A thread without
 //! a caller waits like one without a busy timeout.
 //!
+//! Nearly all calls wait for nothing. So no call reads the clock for its timeout, which begins with
+//! the first wait that has lasted for `at_least`, as of its beginning.
+//!
 //! # Cancellation
 //!
 //! [`Uncancelled`] keeps `pthread_cancel` from ending a thread where other threads would suffer.
@@ -48,22 +51,58 @@ type Busy = *const (dyn Fn(u32) -> bool + 'static);
 /// True if the caller has been interrupted. The function outlives the scope in which it is set.
 type Interrupted = *const (dyn Fn() -> bool + 'static);
 
-#[derive(Clone, Copy)]
 struct Caller {
-    /// When its timeout is over; `None` for never.
-    end: Option<Instant>,
+    limit: Cell<Limit>,
     at_least: Duration,
     interrupted: Option<Interrupted>,
     /// Replaces the timeout.
     busy: Option<Busy>,
 }
 
+/// How long a caller waits.
+#[derive(Clone, Copy)]
+enum Limit {
+    /// So long, from the beginning of a wait that has not come yet.
+    Timeout(Duration),
+    /// Until then; `None` for ever.
+    End(Option<Instant>),
+}
+
+impl Caller {
+    /// True if its timeout is over for a wait that has lasted for `waited`.
+    fn is_out_of_time(&self, waited: Duration) -> bool {
+        let end = match self.limit.get() {
+            Limit::End(end) => end,
+            Limit::Timeout(timeout) => {
+                let end = Instant::now().checked_sub(waited).and_then(|b| b.checked_add(timeout));
+                self.limit.set(Limit::End(end));
+                end
+            }
+        };
+        end.is_some_and(|end| Instant::now() >= end)
+    }
+
+    /// Runs `f` with this as the caller of this thread.
+    fn serve<T>(&self, f: impl FnOnce() -> T) -> T {
+        // `Outer` removes it before it is gone, however `f` ends.
+        let _outer = Outer(CALLER.replace(self));
+        f()
+    }
+
+    /// The caller of this thread, if there is one.
+    fn with<T>(ask: impl FnOnce(Option<&Caller>) -> T) -> T {
+        // SAFETY: null, or a caller whose `serve` has not returned: it outlives `ask`, which runs
+        // inside of it.
+        ask(unsafe { CALLER.get().as_ref() })
+    }
+}
+
 thread_local! {
-    static CALLER: Cell<Option<Caller>> = const { Cell::new(None) };
+    static CALLER: Cell<*const Caller> = const { Cell::new(std::ptr::null()) };
 }
 
 /// Restores the previous caller.
-struct Outer(Option<Caller>);
+struct Outer(*const Caller);
 
 impl Drop for Outer {
     fn drop(&mut self) {
@@ -71,8 +110,8 @@ impl Drop for Outer {
     }
 }
 
-/// Runs `f`, in which this thread waits for `timeout` from now on, or as long as `busy`, if there
-/// is one, returns true. A wait also ends when `interrupted` returns true.
+/// Runs `f`, in which this thread waits for `timeout`, or as long as `busy`, if there is one, returns
+/// true. A wait also ends when `interrupted` returns true.
 pub fn waits<T>(
     timeout: Duration,
     busy: Option<&dyn Fn(u32) -> bool>,
@@ -81,7 +120,7 @@ pub fn waits<T>(
 ) -> T {
     let pointer: *const (dyn Fn() -> bool + '_) = interrupted;
     // SAFETY: only the lifetime is changed. This thread calls it while `f` runs, and so while
-    // `interrupted` is borrowed: `Outer` removes it however `f` ends, and a thread that `f` starts
+    // `interrupted` is borrowed: `serve` removes it however `f` ends, and a thread that `f` starts
     // has a CALLER of its own.
     let interrupted =
         unsafe { std::mem::transmute::<*const (dyn Fn() -> bool + '_), Interrupted>(pointer) };
@@ -90,33 +129,39 @@ pub fn waits<T>(
         // SAFETY: as for `interrupted`.
         unsafe { std::mem::transmute::<*const (dyn Fn(u32) -> bool + '_), Busy>(pointer) }
     });
-    let end = Instant::now().checked_add(timeout);
-    let caller = Caller { end, at_least: AT_LEAST, interrupted: Some(interrupted), busy };
-    let _outer = Outer(CALLER.replace(Some(caller)));
-    f()
+    let limit = Cell::new(Limit::Timeout(timeout));
+    Caller { limit, at_least: AT_LEAST, interrupted: Some(interrupted), busy }.serve(f)
 }
 
 /// Runs `f`, in which each wait of this thread gives up after [`A_MOMENT`] without progress,
 /// whatever the caller allows.
 pub fn briefly<T>(f: impl FnOnce() -> T) -> T {
-    let interrupted = CALLER.get().and_then(|caller| caller.interrupted);
-    let caller = Caller { end: Some(Instant::now()), at_least: A_MOMENT, interrupted, busy: None };
-    let _outer = Outer(CALLER.replace(Some(caller)));
-    f()
+    let interrupted = Caller::with(|caller| caller.and_then(|caller| caller.interrupted));
+    let limit = Cell::new(Limit::Timeout(Duration::ZERO));
+    Caller { limit, at_least: A_MOMENT, interrupted, busy: None }.serve(f)
 }
 
 /// Runs `f` without calling the application's busy handler: the handler may use other connections,
 /// and `f` holds what they need.
 pub fn unasked<T>(f: impl FnOnce() -> T) -> T {
-    let caller = CALLER.get().map(|caller| Caller { busy: None, ..caller });
-    let _outer = Outer(CALLER.replace(caller));
-    f()
+    let unasked = Caller::with(|caller| {
+        caller.map(|&Caller { ref limit, at_least, interrupted, .. }| Caller {
+            limit: limit.clone(),
+            at_least,
+            interrupted,
+            busy: None,
+        })
+    });
+    match unasked {
+        Some(caller) => caller.serve(f),
+        None => f(),
+    }
 }
 
 /// True if a waiter should give up that has `waited` without progress of the holder. Calls the busy
 /// handler from [`A_MOMENT`] on; `calls` counts these calls.
 pub(crate) fn should_give_up(waited: Duration, calls: &mut u32) -> bool {
-    match CALLER.get() {
+    Caller::with(|caller| match caller {
         None => waited >= AT_LEAST,
         Some(Caller { busy: Some(busy), .. }) => {
             if waited < A_MOMENT {
@@ -124,17 +169,16 @@ pub(crate) fn should_give_up(waited: Duration, calls: &mut u32) -> bool {
             }
             *calls += 1;
             // SAFETY: set by `waits`, which has not returned yet.
-            !unsafe { (*busy)(*calls - 1) }
+            !unsafe { (**busy)(*calls - 1) }
         }
-        Some(caller) => {
-            waited >= caller.at_least && caller.end.is_some_and(|end| Instant::now() >= end)
-        }
-    }
+        Some(caller) => waited >= caller.at_least && caller.is_out_of_time(waited),
+    })
 }
 
 /// True if the caller has been interrupted.
 pub(crate) fn is_interrupted() -> bool {
-    CALLER.get().and_then(|caller| caller.interrupted).is_some_and(|interrupted| {
+    let interrupted = Caller::with(|caller| caller.and_then(|caller| caller.interrupted));
+    interrupted.is_some_and(|interrupted| {
         // SAFETY: set by `waits`, which has not returned yet.
         unsafe { (*interrupted)() }
     })
@@ -280,6 +324,19 @@ mod tests {
             assert!(!enough(long));
         });
         waits(Duration::MAX, None, &|| false, || assert!(!enough(long)));
+    }
+
+    #[test]
+    fn a_timeout_begins_with_the_first_long_wait_and_goes_on_in_the_next() {
+        let timeout = AT_LEAST + Duration::from_millis(50);
+        waits(timeout, None, &|| false, || {
+            assert!(!enough(AT_LEAST / 2), "this wait is over before it counts");
+            assert!(!enough(AT_LEAST), "this one began so long ago");
+            unasked(|| assert!(!enough(AT_LEAST)));
+            std::thread::sleep(Duration::from_millis(60));
+            assert!(enough(AT_LEAST), "the next of the same call has no timeout of its own");
+            unasked(|| assert!(enough(AT_LEAST)));
+        });
     }
 
     #[test]

@@ -150,7 +150,7 @@ impl Conn {
         // Whatever can fail about the log file fails before the commit point.
         self.db.log()?;
         process::prepare();
-        let mut room = RoomWait::begin();
+        let mut room = None;
         let is_queued = self.state.mode() == Some(WriteMode::Queued);
         let mut how = How { is_queued, sync, keep_reading, first_pass: None };
         let mut passes = 0;
@@ -158,7 +158,8 @@ impl Conn {
             match self.candidate().commit(how) {
                 Ok(Ok(committed)) => break Ok(committed),
                 Ok(Err(blocked)) => {
-                    let unblocked = self.unblock(blocked, &mut how, &mut passes, &mut room, wait);
+                    let room = room.get_or_insert_with(RoomWait::begin);
+                    let unblocked = self.unblock(blocked, &mut how, &mut passes, room, wait);
                     if let Err(e) = unblocked {
                         break Err(e);
                     }
@@ -218,8 +219,8 @@ impl Conn {
         let slot = self.db.slots.at(self.slot);
         // The pin has covered everything above the base's generation, so nothing that is needed is
         // gone.
-        snapshot.memtables =
-            self.db.generations.memtables_that_can_be_mapped(snapshot.base_generation);
+        let memtables = self.db.generations.memtables_that_can_be_mapped(snapshot.base_generation);
+        snapshot.memtables = memtables.into();
         snapshot.last_nodes.get_mut().clear();
         snapshot.ts = ts.snapshot();
         snapshot.resting = false;

@@ -147,7 +147,7 @@ impl Conn {
         self.replayed = Size::default();
         if let Some(snapshot) = &mut self.snapshot {
             // EXCL-1: the base alone is the database.
-            snapshot.memtables.clear();
+            snapshot.memtables = Vec::new().into();
             snapshot.last_nodes.get_mut().clear();
         }
         self.view = self.view.wrapping_add(1);

@@ -43,6 +43,7 @@ use crate::commit::reads::ReadSet;
 use crate::commit::writes::{self, WriteSet};
 use crate::commit::{Candidate, Snapshot};
 use crate::database::Database;
+use crate::database::generations::Listed;
 use crate::error::{Conflict, Error, Result};
 use crate::fault::is_planted;
 use crate::ids::{Root, SlotIndex, TxnId};
@@ -74,6 +75,8 @@ pub struct Conn {
     pub(crate) db: Arc<Database>,
     pub(crate) slot: SlotIndex,
     pub(crate) snapshot: Option<Snapshot>,
+    /// What its last snapshot had, for the next one.
+    listed: Listed,
     /// The next snapshot replaces this one, without the right (PIN-6 in snapshot.rs).
     pub(crate) renews: bool,
     wal_wait: room::WalWait,
@@ -135,6 +138,7 @@ impl Conn {
             db,
             slot,
             snapshot: None,
+            listed: Listed::default(),
             renews: false,
             wal_wait: room::WalWait::default(),
             large_wait: None,
@@ -569,6 +573,15 @@ impl Conn {
     /// True if merges that it finds due are made in a thread.
     pub(crate) fn merges_in_background(&self) -> bool {
         self.threads && self.db.control().background_merge.load(Relaxed) != 0
+    }
+
+    /// False if [`Conn::maintain`] would find nothing to do, as it does after nearly all commits.
+    /// Makes no system call.
+    pub fn is_upkeep_due(&mut self) -> bool {
+        if !self.db.paces_commits() {
+            self.unpaced = 0;
+        }
+        self.unpaced > 0 || self.db.is_upkeep_due()
     }
 
     /// Merges if that is due, in a thread unless threads are turned off or none can be started.

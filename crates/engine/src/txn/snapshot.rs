@@ -107,7 +107,8 @@ impl Conn {
         }
         // After the timestamp, so that all of its generations are among them. Before anything
         // changes, since this may fail.
-        let memtables = self.db.generations.memtables_above(base.generation)?;
+        let last = std::mem::take(&mut self.listed);
+        let memtables = self.db.generations.memtables_again(last, base.generation)?;
         if self.renews {
             self.carry_over().map_err(|e| self.note_conflict(e))?;
             self.renews = false;
@@ -184,7 +185,9 @@ impl Conn {
     /// Ends the snapshot, or a lone pin, and settles what it has shown (VISIBLE-1 in
     /// visibility.rs).
     pub fn snapshot_end(&mut self) {
-        self.snapshot = None;
+        if let Some(snapshot) = self.snapshot.take() {
+            self.listed = snapshot.memtables;
+        }
         self.renews = false;
         self.wal_wait.end();
         self.large_wait = None;
@@ -224,7 +227,7 @@ impl Conn {
         };
         let memtables = self.db.generations.memtables_above(base)?;
         let Some(mut snapshot) = self.snapshot.take() else { return Ok(()) };
-        snapshot.memtables = memtables;
+        snapshot.memtables = memtables.into();
         snapshot.last_nodes.get_mut().clear();
         // No other transaction commits while the right is held, so this is the newest commit
         // (CONN-2).

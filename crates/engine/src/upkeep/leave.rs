@@ -151,7 +151,10 @@ mod tests {
         marks.region().log().note_sync();
         assert!(marks.should_leave_disk(&mut seen));
         assert!(!marks.should_leave_disk(&mut seen), "nobody has synced since");
-        let generations = &marks.region().control().generations;
+        let control = marks.region().control();
+        let generations = &control.generations;
+        control.active_arena.store(3, Relaxed);
+        generations[3].number.store(4, Relaxed);
         for slot in &generations[..3] {
             marks.region().log().note_sync();
             assert!(marks.should_leave_disk(&mut seen));

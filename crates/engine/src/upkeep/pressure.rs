@@ -109,6 +109,17 @@ impl Database {
             || self.is_read_cost_high()
     }
 
+    /// True if there is something for a committer to do besides keeping pace: room to prepare, or a
+    /// merge to make.
+    pub(crate) fn is_upkeep_due(&self) -> bool {
+        // In the order of what is cheap to find out. The next arena is prepared when this one is half
+        // full; and without that or a frozen generation a merge is due for readers alone.
+        self.generations.is_half_full()
+            || (self.control().may_have_frozen() && self.merge_is_due())
+            || self.is_read_cost_high()
+            || self.is_log_space_wanted()
+    }
+
     /// Counts the steps past memtables that a connection has gone since its last report. A merge
     /// that this makes due is made in a thread (`beside`), never by the connection.
     pub(crate) fn note_walk(self: &Arc<Self>, steps: u32, beside: bool) {
@@ -254,13 +265,19 @@ impl Database {
         Pace::begin(c, span)
     }
 
+    /// True while some process merges.
+    pub(crate) fn paces_commits(&self) -> bool {
+        let c = self.control();
+        c.work_due_ns.load(Relaxed) != 0 && c.merge_owner.load(Relaxed) != 0
+    }
+
     /// Sleeps, with nothing held, if commits of so many bytes come before their turn.
     pub(crate) fn keep_pace(&self, bytes: u64) {
-        let c = self.control();
-        let due = c.work_due_ns.load(Relaxed);
-        if due == 0 || bytes == 0 || c.merge_owner.load(Relaxed) == 0 {
+        if bytes == 0 || !self.paces_commits() {
             return;
         }
+        let c = self.control();
+        let due = c.work_due_ns.load(Relaxed);
         let now = monotonic_ns();
         let left = left_until(due, now, c.work_span_ns.load(Relaxed));
         let each = share_of(bytes, left, self.generations.room_left());

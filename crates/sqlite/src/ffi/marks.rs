@@ -7,7 +7,7 @@ use plait_engine::shm::read_marks::ReadMarks;
 
 use super::codes::{SQLITE_BUSY, SQLITE_IOERR, SQLITE_OK};
 use super::types::PlConn;
-use super::{caught, with};
+use super::{caught, with_memory};
 
 /// The marks `first..first + n`.
 fn range(first: c_int, n: c_int) -> std::ops::Range<usize> {
@@ -43,7 +43,7 @@ unsafe fn on(
 pub unsafe extern "C" fn pl_read_marks(conn: *mut PlConn, out: *mut *const ReadMarks) -> c_int {
     // SAFETY: engine.h: `out` is writable.
     unsafe {
-        with(conn, "pl_read_marks", |c| {
+        with_memory(conn, "pl_read_marks", |c| {
             *out = c.database().read_marks().map_or(ptr::null(), ptr::from_ref);
             Ok(SQLITE_OK)
         })

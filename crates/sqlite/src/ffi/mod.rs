@@ -17,7 +17,8 @@
 //!
 //! Cancellation (`pthread_cancel`) is off in every call that may write, wait or open files: `with`,
 //! `end`, and functions that turn it off themselves. Calls that touch only memory have no
-//! cancellation point and run once a row: `with_memory`, `look`.
+//! cancellation point, and run once a row or several times a transaction: `with_memory`, `look`,
+//! `end_in_memory`. What they do seldom that has one switches cancellation off for itself.
 //!
 //! Most blocks hold two operations: the guarded call and, in its closure, a pointer of C's that
 //! engine.h describes in the same sentence. They share one proof.
@@ -141,6 +142,15 @@ unsafe fn look(conn: *mut PlConn, name: &'static str, f: impl FnOnce(&mut Conn) 
 /// As for [`guard`].
 unsafe fn end(conn: *mut PlConn, name: &'static str, f: impl FnOnce(&mut Conn)) {
     let _uncancelled = Uncancelled::begin();
+    // SAFETY: the caller's contract.
+    unsafe { end_in_memory(conn, name, f) }
+}
+
+/// Like [`end`], for an `f` that makes no system call that waits.
+///
+/// # Safety
+/// As for [`guard`].
+unsafe fn end_in_memory(conn: *mut PlConn, name: &'static str, f: impl FnOnce(&mut Conn)) {
     // SAFETY: the caller's contract.
     let conn = unsafe { &mut *conn };
     if conn.conn.database().is_forked() {

@@ -1,6 +1,7 @@
 //! Snapshots, writes, the end of a transaction, the exclusive path.
 
 use std::os::raw::{c_int, c_void};
+use std::ptr;
 
 use plait_engine::base::{BaseHeader, WalState};
 use plait_engine::database::changed::Changed;
@@ -8,6 +9,7 @@ use plait_engine::error::Error;
 use plait_engine::ids::Root;
 use plait_engine::shm::layout::fence;
 use plait_engine::shm::read_marks::ReadMarks;
+use plait_engine::sync::caller::Uncancelled;
 use plait_engine::txn::checkpoint::Asked;
 use plait_engine::txn::exclusive::Replay;
 use plait_engine::txn::snapshot::Taken;
@@ -17,7 +19,7 @@ use super::codes::{
     PL_FENCED_STILL, PL_RETRY, SQLITE_BUSY, SQLITE_BUSY_SNAPSHOT, SQLITE_DONE, SQLITE_OK,
 };
 use super::types::{PlConn, PlEntry, PlHeader, PlTouched, PlWait, with_wait};
-use super::{bytes, end, look, with, with_memory};
+use super::{bytes, end, end_in_memory, look, with, with_memory};
 use crate::key::{decode_rowid, encode_rowid};
 
 const PL_WRITE_OPTIMISTIC: c_int = 2;
@@ -81,7 +83,7 @@ pub unsafe extern "C" fn pl_snapshot_put_off(conn: *mut PlConn) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_snapshot_end(conn: *mut PlConn) {
     // SAFETY: engine.h.
-    unsafe { end(conn, "pl_snapshot_end", |c| c.snapshot_end()) }
+    unsafe { end_in_memory(conn, "pl_snapshot_end", |c| c.snapshot_end()) }
 }
 
 /// See engine.h.
@@ -130,7 +132,12 @@ pub unsafe extern "C" fn pl_write_begin(
 ) -> c_int {
     // SAFETY: engine.h.
     unsafe {
-        with(conn, "pl_write_begin", |c| {
+        with_memory(conn, "pl_write_begin", |c| {
+            c.database().check_fork()?;
+            // An optimistic writer waits for the fence alone.
+            let at_once = c.has_fence() && matches!(how, PL_WRITE_BESIDE | PL_WRITE_OPTIMISTIC);
+            let _uncancelled = (!at_once).then(Uncancelled::begin);
+            let wait = if at_once { ptr::null() } else { wait };
             let begun = with_wait(wait, |w| match how {
                 PL_WRITE_BESIDE => c.write_beside(w),
                 PL_WRITE_OPTIMISTIC => c.write_begin(WriteMode::Optimistic, w),
@@ -413,8 +420,16 @@ pub unsafe extern "C" fn pl_rollback(conn: *mut PlConn) {
 /// As engine.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_maintain(conn: *mut PlConn) -> c_int {
+    let maintain = |c: &mut Conn| {
+        c.database().check_fork()?;
+        if c.is_upkeep_due() {
+            let _uncancelled = Uncancelled::begin();
+            c.maintain()?;
+        }
+        Ok(SQLITE_OK)
+    };
     // SAFETY: engine.h.
-    unsafe { with(conn, "pl_maintain", |c| c.maintain().map(|()| SQLITE_OK)) }
+    unsafe { with_memory(conn, "pl_maintain", maintain) }
 }
 
 /// See engine.h.
@@ -692,7 +707,7 @@ pub unsafe extern "C" fn pl_checkpoint(
         (false, true) => Asked::Truncate,
     };
     let mut attempt = |marks: Option<&ReadMarks>| {
-        let marks = marks.map_or(std::ptr::null(), std::ptr::from_ref);
+        let marks = marks.map_or(ptr::null(), ptr::from_ref);
         // SAFETY: engine.h: the callback may be called with its context.
         match unsafe { x_try(ctx, marks) } {
             SQLITE_OK => Ok(true),
