@@ -247,6 +247,14 @@ struct PlRun {
   u32 aCounter[ArraySize(((Vdbe*)0)->aCounter)];
 };
 
+/* True if plRunBegins() has to look at a statement that is about to run, or to go on. Most within a
+** transaction of the application need nothing. */
+static SQLITE_INLINE int plRunsInItsOwnWay(Vdbe *v){
+  sqlite3 *db = v->db;
+  return (v->bPlMiddle | v->bPlEnded | db->bPlCommitting)!=0 || (db->mDbFlags & DBFLAG_PlFirst)!=0
+      || (!v->readOnly && (db->autoCommit || db->iPlFirst!=0));
+}
+
 /* A statement is about to run, or to go on. db->pPlFirst names one that may be the first of a plain
 ** BEGIN while it runs (begin.c). */
 static SQLITE_INLINE int plRunBegins(Vdbe *v, PlRun *pRun){
@@ -303,9 +311,8 @@ static SQLITE_NOINLINE int plRunMet(Vdbe *v){
 /* In place of sqlite3Step() in sqlite3_step(). */
 static SQLITE_INLINE int plRunStatement(Vdbe *v){
   int rc;
-  if( PL_MET(v->db) ) return plRunMet(v);
+  if( PL_MET(v->db) && plRunsInItsOwnWay(v) ) return plRunMet(v);
   rc = sqlite3Step(v);
-  /* It has just met its first concurrent file. */
   if( PL_UNLIKELY((rc & 0xff)==SQLITE_BUSY) ) plTellBusy(v->db, &v->rc, &rc);
   return rc;
 }

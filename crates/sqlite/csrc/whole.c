@@ -316,7 +316,8 @@ static int plWholeEnds(Vdbe *v, int eOp){
   u32 nRefused;
   int rc, rcClose = SQLITE_OK;
   plMindOrder(v);
-  if( plBroken(db) ){
+  /* Nothing is left of a statement that has written nothing, in a broken file or not. */
+  if( (bWrites || v->iStatement || db->bPlTorn) && plBroken(db) ){
     (void)sqlite3VdbeCloseStatement(v, eOp);
     (void)plWholeClose(v);
     return SQLITE_OK;

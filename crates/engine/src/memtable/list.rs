@@ -126,7 +126,8 @@ impl<'a> Inserter<'a> {
         let splice = &mut self.last;
         if splice.next[0] != 0 && is_version(arena, splice.next[0], version) {
             // The killed insert that linked the version may have died before this.
-            lead(arena, version.root, version.key, splice.prev[0], splice.next[0]);
+            let hash = hash(version.root.get(), version.key);
+            lead(arena, version, hash, splice.prev[0], splice.next[0]);
             self.is_placed = true;
             return Ok(ControlFlow::Continue(()));
         }
@@ -186,18 +187,19 @@ fn link_in(
     write(arena, version, splice, place);
     go_on(Step::Written)?;
     place.take(arena, share);
-    announce(arena, version, place);
+    let hash = hash(version.root.get(), version.key);
+    announce(arena, version, place, hash);
     go_on(Step::Reserved)?;
     for level in 0..place.height {
         link(arena, splice.prev[level], level, place.offset);
         go_on(Step::Linked(level))?;
     }
-    lead(arena, version.root, version.key, splice.prev[0], place.offset);
+    lead(arena, version, hash, splice.prev[0], place.offset);
     go_on(Step::Led)
 }
 
 /// Raises everything that must never lag behind a linked node.
-fn announce(arena: &Arena, version: &Version<'_>, place: &Place) {
+fn announce(arena: &Arena, version: &Version<'_>, place: &Place, hash: u64) {
     let header = arena.header();
     // Relaxed throughout: one writer; the Release store of the first link publishes these with the
     // node.
@@ -214,7 +216,7 @@ fn announce(arena: &Arena, version: &Version<'_>, place: &Place) {
     if bits & bit == 0 {
         header.roots[word].store(bits | bit, Ordering::Relaxed);
     }
-    enter(arena, version.root, version.key);
+    enter(arena, hash);
 }
 
 #[allow(unsafe_code)]
@@ -546,22 +548,22 @@ pub(super) fn look_up(arena: &Arena, root: Root, key: &[u8], at: SnapshotTs) -> 
     Way::Unknown
 }
 
-/// Enters a key into the filter, before it is linked. The caller is the only writer.
-pub(super) fn enter(arena: &Arena, root: Root, key: &[u8]) {
-    let hash = hash(root.get(), key);
+/// Enters a key with this hash into the filter, before it is linked. The caller is the only writer.
+fn enter(arena: &Arena, hash: u64) {
     let word = arena.filter_word(hash);
     // Relaxed: the Release store of the first link publishes the bits with the node (MEM-5).
     let bits = word.load(Ordering::Relaxed);
     word.store(bits | key_bits(hash), Ordering::Relaxed);
 }
 
-/// Makes the shortcut of a key lead to its newest version. A version, at `offset` behind `prev`,
-/// has just been linked or was found linked. The caller is the only writer.
-pub(super) fn lead(arena: &Arena, root: Root, key: &[u8], prev: u32, offset: u32) {
+/// Makes the shortcut of a key with this hash lead to its newest version. `version`, at `offset`
+/// behind `prev`, has just been linked or was found linked. The caller is the only writer.
+fn lead(arena: &Arena, version: &Version<'_>, hash: u64, prev: u32, offset: u32) {
+    let (root, key) = (version.root, version.key);
     let is_newest = prev == HEAD || !(Node { arena, offset: prev }).is_of(root, key);
     let newest =
         if is_newest { offset } else { find(arena, &Target::version(root, key, u64::MAX)).1 };
-    arena.shortcut(hash(root.get(), key)).store(newest, LEADS);
+    arena.shortcut(hash).store(newest, LEADS);
 }
 
 /// Makes shortcuts and filter large enough to serve `covers` bytes. The caller is the only writer;
