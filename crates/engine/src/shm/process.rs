@@ -190,11 +190,12 @@ pub fn live_others(region: &Region, own: ProcessIndex) -> usize {
 /// True if any process lives; for a caller without a slot. `readable`: the slots are of this
 /// version's layout; else the locks alone count.
 pub fn any_alive(region: &Region, readable: bool) -> bool {
+    if readable {
+        return used(region).any(|i| is_other_alive(region, i));
+    }
     let all = PROCESS_SLOTS as i64;
     // An error of fcntl is no proof of death.
-    let locked =
-        locks::is_range_locked_elsewhere(region.file(), PROCESS_LOCK_BASE, all).unwrap_or(true);
-    locked && (!readable || used(region).any(|i| is_other_alive(region, i)))
+    locks::is_range_locked_elsewhere(region.file(), PROCESS_LOCK_BASE, all).unwrap_or(true)
 }
 
 fn used(region: &Region) -> impl Iterator<Item = ProcessIndex> + '_ {

@@ -119,10 +119,20 @@ fn was_shared_memory(file: &File) -> Result<bool> {
 /// # Errors
 /// Those of reading the file.
 pub fn is_ours(file: &File, path: &Path) -> Result<bool> {
-    let mut first = [0; 8];
+    is_begun_as_ours(&first_bytes(file)?, file, path)
+}
+
+/// Returns the first eight bytes of a file, or all if it has fewer.
+fn first_bytes(file: &File) -> Result<Vec<u8>> {
+    let mut first = vec![0; 8];
     let n = file.read_at(&mut first, 0)?;
-    let first = &first[..n];
-    let begins = |bytes: &[u8]| first == &bytes[..n];
+    first.truncate(n);
+    Ok(first)
+}
+
+/// As [`is_ours`], of a file that begins with the bytes `first`.
+fn is_begun_as_ours(first: &[u8], file: &File, path: &Path) -> Result<bool> {
+    let begins = |bytes: &[u8]| first == &bytes[..first.len()];
     let name = path.as_os_str().as_bytes();
     let kind = SUFFIXES.into_iter().find(|suffix| name.ends_with(suffix.as_bytes()));
     Ok(first.iter().all(|byte| *byte == 0)
@@ -215,27 +225,25 @@ pub fn create(path: &Path, mode: u32) -> Result<File> {
 /// # Errors
 /// Those of [`open`] and [`create`].
 pub fn open_or_create(path: &Path) -> Result<File> {
-    let mode = base_metadata(path).map_or(0o600, |base| base.mode() & 0o777);
+    let mode = || base_metadata(path).map_or(0o600, |base| base.mode() & 0o777);
     for _ in 0..TRIES {
         match open(path, true) {
             Err(e) if e.kind() == ErrorKind::NotFound => {}
-            other => {
-                if let Ok(file) = &other
-                    && !is_ours(file, path)?
-                {
+            Err(e) => return Err(e),
+            Ok(file) => {
+                let first = first_bytes(&file)?;
+                if !is_begun_as_ours(&first, &file, path)? {
                     return Err(refused(NOT_OURS));
                 }
-                if let Ok(file) = &other
-                    && file.metadata().is_ok_and(|m| {
-                        m.len() == 0 && m.uid() == rustix::process::geteuid().as_raw()
-                    })
+                if first.is_empty()
+                    && file.metadata().is_ok_and(|m| m.uid() == rustix::process::geteuid().as_raw())
                 {
-                    give_mode(file, mode);
+                    give_mode(&file, mode());
                 }
-                return other;
+                return Ok(file);
             }
         }
-        match create(path, mode) {
+        match create(path, mode()) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
             other => return other,
         }
