@@ -310,6 +310,12 @@ impl<'k> Target<'k> {
 
     /// Returns the cut behind everything that starts with `prefix`.
     pub(super) fn after_prefix(root: Root, prefix: &'k [u8]) -> Target<'k> {
+        if prefix.is_empty()
+            && let Some(next) = root.get().checked_add(1)
+        {
+            // Behind all of a root is before all of the next one, which takes no look at keys.
+            return Target::version(Root::new(next), prefix, u64::MAX);
+        }
         let mask = match prefix.len() {
             0 => 0,
             n @ 1..8 => u64::MAX << (64 - 8 * n),
