@@ -24,7 +24,7 @@ use std::cell::RefCell;
 use self::reads::ReadSet;
 use self::writes::WriteSet;
 use crate::database::Database;
-use crate::database::generations::Listed;
+use crate::database::listed::Listed;
 use crate::ids::{Generation, Root, SlotIndex, SnapshotTs, TxnId};
 use crate::memtable::{Node, Seek};
 

@@ -5,7 +5,7 @@
 //! What has to be freed, allocated or waited for before a freeze finds an arena for the next
 //! generation.
 
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -522,22 +522,6 @@ impl Generations {
         Ok(found)
     }
 
-    /// As [`Generations::memtables_above`], for a connection whose last such list was `last`, which
-    /// is mostly the answer: nothing is looked for while base and active generation are the same.
-    ///
-    /// No generation comes in between, and none gets another arena: its number was published by the
-    /// store that made its arena the active one. None is freed: that takes a merge, which an older
-    /// base does not have and a pin of it forbids (PIN-1).
-    pub(crate) fn memtables_again(&self, last: Listed, base: Generation) -> Result<Listed> {
-        // Acquire, and after the caller's timestamp, as in `each_since`. A generation that becomes
-        // the active one after this has only commits that are newer.
-        let active = self.active_generation().number.load(Acquire);
-        if last.of == Some((base, active)) {
-            return Ok(last);
-        }
-        Ok(Listed { of: Some((base, active)), memtables: self.memtables_above(base)? })
-    }
-
     /// As [`Generations::memtables_above`], for a base that is older than an exclusive transaction.
     /// Generations that no snapshot reads may have been freed since.
     ///
@@ -591,30 +575,6 @@ impl Generations {
             }
         }
         Ok(())
-    }
-}
-
-/// Generations above a base, newest first, as a snapshot has them; at most as many as there are
-/// arenas.
-#[derive(Default)]
-pub(crate) struct Listed {
-    /// The base, and the generation that took commits; none: see [`Listed::from`].
-    of: Option<(Generation, u32)>,
-    memtables: Vec<(Generation, Memtable)>,
-}
-
-impl From<Vec<(Generation, Memtable)>> for Listed {
-    /// A list of another moment than that of a snapshot's beginning: no other snapshot uses it.
-    fn from(memtables: Vec<(Generation, Memtable)>) -> Listed {
-        Listed { of: None, memtables }
-    }
-}
-
-impl Deref for Listed {
-    type Target = [(Generation, Memtable)];
-
-    fn deref(&self) -> &Self::Target {
-        &self.memtables
     }
 }
 

@@ -39,6 +39,7 @@ pub(crate) mod gaps;
 pub(crate) mod generations;
 pub mod happenings;
 pub(crate) mod learned;
+pub(crate) mod listed;
 pub(crate) mod lock;
 pub(crate) mod merge_right;
 mod notify;

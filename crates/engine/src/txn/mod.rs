@@ -43,7 +43,7 @@ use crate::commit::reads::ReadSet;
 use crate::commit::writes::{self, WriteSet};
 use crate::commit::{Candidate, Snapshot};
 use crate::database::Database;
-use crate::database::generations::Listed;
+use crate::database::listed::Listed;
 use crate::error::{Conflict, Error, Result};
 use crate::fault::is_planted;
 use crate::ids::{Root, SlotIndex, TxnId};
