@@ -15,7 +15,7 @@ pub const NAME: &str = "instructions";
 /// What it says.
 pub const TITLE: &str = "instructions of BEGIN, read, update, COMMIT";
 /// At most so many times those of stock.
-const MOST: f64 = 1.5;
+const MOST: f64 = 1.3;
 
 /// Counts them; none without valgrind, which says so.
 pub fn measure(stock: &Subject, plait: &Subject) -> Result<Option<Line>> {
