@@ -7,11 +7,12 @@
 //! already is left out: frames before the end of its stream, merges and pages through the
 //! generation of its base.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::chain::{Flow, Link, Reader};
+use crate::chain::{Flow, Link};
 use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
 use crate::ids::{ChainId, CommitTs, Generation, Hash, Lsn, Position, RecordNumber};
@@ -407,36 +408,22 @@ async fn read_part(
     are_pages(&raw, page_bytes).then_some(raw).ok_or_else(|| bad("is no list of pages"))
 }
 
-/// Finds the newest snapshot from which record `at` can be reached, with those that it changes.
-/// `is_fit` chooses among them.
-///
-/// # Errors
-/// The store's.
-pub async fn lineage(
-    reader: &mut Reader,
-    at: &Header,
-    newest: RecordNumber,
-    mut is_fit: impl FnMut(RecordNumber, &SnapshotRef) -> bool,
-) -> Result<Option<Lineage>> {
-    let known = crate::snapshots::known(reader, newest).await?;
-    let is_usable =
-        |snapshot: &SnapshotRef| at.broken <= snapshot.as_of && snapshot.as_of <= at.number;
-    let chosen = known
-        .iter()
-        .rev()
-        .find(|(number, snapshot)| is_usable(snapshot) && is_fit(*number, snapshot));
-    let Some(chosen) = chosen else { return Ok(None) };
-    let mut lineage = vec![chosen.clone()];
-    while let Some((_, SnapshotRef { parent, .. })) = lineage.last()
-        && *parent != RecordNumber::NONE
-    {
-        let Some(parent) = known.iter().find(|(number, _)| number == parent) else {
-            return Ok(None);
-        };
-        lineage.push(parent.clone());
+/// A snapshot with those that it changes; `None` if one of them is not known.
+pub fn lineage(
+    known: &BTreeMap<RecordNumber, SnapshotRef>,
+    number: RecordNumber,
+) -> Option<Lineage> {
+    let mut lineage: Lineage = Vec::new();
+    let mut next = number;
+    while next != RecordNumber::NONE {
+        // A parent is an earlier record, so this ends.
+        let is_earlier = lineage.last().is_none_or(|(later, _)| next < *later);
+        let snapshot = known.get(&next).filter(|_| is_earlier)?;
+        lineage.push((next, snapshot.clone()));
+        next = snapshot.parent;
     }
     lineage.reverse();
-    Ok(Some(lineage))
+    Some(lineage)
 }
 
 /// The commit of the first frame.

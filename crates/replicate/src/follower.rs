@@ -1,6 +1,6 @@
 //! A follower: the chain applied to a database elsewhere, for as long as it goes on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::apply::{About, Applier, Lineage, Step, lineage};
 use crate::chain::{Found, Reader, find_tip};
 use crate::error::{Error, Result};
 use crate::ids::RecordNumber;
-use crate::record::Header;
+use crate::record::{Header, SnapshotRef};
 use crate::store::Backoff;
 use crate::target::Target;
 use crate::world::World;
@@ -189,11 +189,17 @@ impl Follower {
         self.reader = Reader::with(&self.world, tip.listing);
         let has = self.has_base.then_some(self.applier.link.number);
         let leads_on = |snapshot: RecordNumber| has.is_none_or(|has| snapshot > has);
-        let newest = header.snapshot;
-        let bad = &self.bad;
-        let found = lineage(&mut self.reader, &header, newest, |number, snapshot| {
-            leads_on(snapshot.as_of) && !bad.contains(&number) && !bad.contains(&snapshot.parent)
-        });
-        Ok(found.await?.map(|lineage| (header, lineage)))
+        let known = crate::snapshots::known(&mut self.reader, header.snapshot).await?;
+        let known: BTreeMap<_, _> = known.into_iter().collect();
+        let is_fit = |snapshot: &SnapshotRef| {
+            header.broken <= snapshot.as_of
+                && snapshot.as_of <= header.number
+                && leads_on(snapshot.as_of)
+        };
+        let fit = known.iter().rev().filter(|(_, snapshot)| is_fit(snapshot));
+        let lineages = fit.filter_map(|(number, _)| lineage(&known, *number));
+        let is_sound = |lineage: &Lineage| lineage.iter().all(|(of, _)| !self.bad.contains(of));
+        let found = { lineages }.find(is_sound);
+        Ok(found.map(|lineage| (header, lineage)))
     }
 }

@@ -10,6 +10,7 @@
 //! | [`source`], [`target`] | what is needed of the database on either side |
 //! | [`store`], [`world`] | where objects are, time and chance |
 //! | [`probe`], [`measure`] | whether a store keeps its promise, and how fast it is |
+//! | [`dates`] | moments in UTC |
 //!
 //! `docs/decisions/chain.md` is the design. Everything but `store::objects` and the clock of
 //! `main.rs` is pure: it runs in a simulated world as it does in this one.
@@ -18,6 +19,7 @@
 
 pub mod apply;
 pub mod chain;
+pub mod dates;
 pub mod error;
 pub mod fault;
 pub mod follower;

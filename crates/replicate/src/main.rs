@@ -5,7 +5,6 @@
 
 #![deny(unsafe_code)]
 
-mod dates;
 mod pages;
 mod real;
 
@@ -13,6 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+use plait_replicate::dates;
 use plait_replicate::error::Error;
 use plait_replicate::measure::measure;
 use plait_replicate::probe::{self, ROUNDS, Verdict};

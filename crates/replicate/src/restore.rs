@@ -1,13 +1,14 @@
 //! A restore: a chain applied to a new database, up to a moment.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::apply::{About, Applier, Lineage, Progress, Step, lineage};
 use crate::chain::{Found, Link, Listing, Reader, find_tip};
+use crate::dates::utc;
 use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
 use crate::ids::{CommitTs, Position, RecordNumber};
-use crate::record::{Header, header_of};
+use crate::record::{Header, SnapshotRef, header_of};
 use crate::target::Target;
 use crate::world::World;
 
@@ -59,16 +60,15 @@ pub async fn restore(
     let mut bad = BTreeSet::new();
     let lineage = loop {
         let lineage = choose(&mut reader, &end, stop, &bad).await?;
-        let about = About::of(world, &end).await?;
-        match applier.begin(end.chain, &about, &lineage, progress).await {
+        let about = About::of(world, &end.header).await?;
+        match applier.begin(end.header.chain, &about, &lineage, progress).await {
             Ok(()) => break lineage,
             Err(error @ Error::Part { .. }) => {
-                let newest = lineage.last().map_or(RecordNumber::NONE, |(number, _)| *number);
-                if !bad.insert(newest) {
-                    return Err(error);
+                if let Error::Part { number, .. } = error {
+                    bad.insert(number);
                 }
-                let is_other = choose(&mut reader, &end, stop, &bad).await.is_ok();
-                if !is_other {
+                // Another one may lead there.
+                if choose(&mut reader, &end, stop, &bad).await.is_err() {
                     return Err(error);
                 }
             }
@@ -85,22 +85,39 @@ pub async fn restore(
         clock_set_back: None,
         differs: false,
     };
-    let replay = Replay { end: &end, stop, as_of };
+    let replay = Replay { end: &end.header, stop, as_of };
     replay.run(&mut reader, &mut applier, &mut restored, progress).await?;
     Ok((restored, applier.into_target()))
 }
 
-/// The last record that may be applied, and what was listed before it was read.
-async fn end_of(world: &World, stop: Stop) -> Result<(Reader, Header)> {
+/// The last record that may be applied, and the snapshots from which it may be reached.
+struct End {
+    header: Header,
+    /// Ascending.
+    known: BTreeMap<RecordNumber, SnapshotRef>,
+}
+
+/// Finds the end, and what was listed before it was read.
+async fn end_of(world: &World, stop: Stop) -> Result<(Reader, End)> {
+    let tip = find_tip(world).await;
     let Stop::Record(number) = stop else {
-        let tip = find_tip(world).await?.ok_or(Error::Empty)?;
-        return Ok((Reader::with(world, tip.listing), tip.record.header));
+        let tip = tip?.ok_or(Error::Empty)?;
+        let header = tip.record.header;
+        let mut reader = Reader::with(world, tip.listing);
+        let known = crate::snapshots::known(&mut reader, header.snapshot).await?;
+        return Ok((reader, End { header, known: known.into_iter().collect() }));
     };
-    let listing = Listing::make(world).await?;
-    let highest = listing.highest();
-    if highest == RecordNumber::NONE {
-        return Err(Error::Empty);
-    }
+    // A newest record that is damaged is in nobody's way who asks for an earlier one.
+    let (listing, newest) = match tip {
+        Ok(tip) => {
+            let tip = tip.ok_or(Error::Empty)?;
+            let header = tip.record.header;
+            (tip.listing, Some(header).filter(|header| header.number >= number))
+        }
+        Err(error @ Error::Store { .. }) => return Err(error),
+        Err(_) => (Listing::make(world).await?, None),
+    };
+    let highest = newest.as_ref().map_or(listing.highest(), |header| header.number);
     if number > highest || number == RecordNumber::NONE {
         return Err(Error::Moment(format!("there is no record {number}: the newest is {highest}")));
     }
@@ -109,73 +126,97 @@ async fn end_of(world: &World, stop: Stop) -> Result<(Reader, Header)> {
     let Found::Object(bytes) = reader.object(number, true).await? else {
         return Err(Error::Missing { number, name });
     };
-    match header_of(&bytes) {
-        Ok(header) if header.number == number => Ok((reader, header)),
-        Ok(_) => Err(Error::Unlinked { number, name, why: "it has another number" }),
-        Err(why) => Err(Error::Record { number, name, why }),
+    let header = match header_of(&bytes) {
+        Ok(header) if header.number == number => header,
+        Ok(_) => return Err(Error::Unlinked { number, name, why: "it has another number" }),
+        Err(why) => return Err(Error::Record { number, name, why }),
+    };
+    // The record's own may be gone, where later ones over earlier bases are kept; those that the
+    // newest record leads to may end at a damaged one.
+    let mut known = BTreeMap::new();
+    for from in [Some(header.snapshot), newest.map(|newest| newest.snapshot)] {
+        known.extend(crate::snapshots::known(&mut reader, from.unwrap_or_default()).await?);
     }
+    Ok((reader, End { header, known }))
 }
 
-/// The newest snapshot that the moment can be reached from.
+/// The newest snapshot that the moment can be reached from, without parts that are bad.
 async fn choose(
     reader: &mut Reader,
-    end: &Header,
+    end: &End,
     stop: Stop,
     bad: &BTreeSet<RecordNumber>,
 ) -> Result<Lineage> {
-    let newest = end.snapshot;
-    // A time or a commit may lie before a break.
-    let at = match stop {
-        Stop::Newest | Stop::Record(_) => end.clone(),
-        Stop::Time(_) | Stop::Commit(_) => Header { broken: RecordNumber::NONE, ..end.clone() },
-    };
-    let mut commits = Vec::new();
-    if let Stop::Commit(_) = stop {
-        for (number, snapshot) in crate::snapshots::known(reader, newest).await? {
-            let header = match reader.object(snapshot.as_of, true).await {
-                Ok(Found::Object(bytes)) => header_of(&bytes).ok(),
-                Ok(Found::Nothing) => None,
-                Err(error @ Error::Store { .. }) => return Err(error),
-                Err(_) => None,
-            };
-            commits.extend(header.map(|header| (number, header.position)));
-        }
-    }
-    let found = lineage(reader, &at, newest, |number, snapshot| {
-        let is_early = match stop {
-            Stop::Newest | Stop::Record(_) => true,
-            Stop::Time(until) => snapshot.taken_ms <= until,
-            Stop::Commit(last) => commits.iter().any(|(of, position)| {
-                *of == number && position.salt == end.position.salt && position.commit <= last
-            }),
+    let End { header, known } = end;
+    let mut fit = Vec::new();
+    for (number, snapshot) in known {
+        let is_reached = snapshot.as_of <= header.number;
+        let is_fit = match stop {
+            Stop::Newest | Stop::Record(_) => is_reached && header.broken <= snapshot.as_of,
+            // The first passage of this time: behind a clock that was set back nothing counts.
+            Stop::Time(until) if snapshot.taken_ms > until => break,
+            // A time or a commit may lie before a break.
+            Stop::Time(_) => is_reached,
+            Stop::Commit(last) => {
+                is_reached
+                    && position_at(reader, snapshot.as_of).await?.is_some_and(|position| {
+                        position.salt == header.position.salt && position.commit <= last
+                    })
+            }
         };
-        is_early && !bad.contains(&number) && !bad.contains(&snapshot.parent)
-    });
-    match found.await? {
-        Some(lineage) => Ok(lineage),
-        None => Err(none_fits(reader, end).await?),
+        fit.extend(is_fit.then_some(*number));
+    }
+    let lineages = fit.iter().rev().filter_map(|number| lineage(known, *number));
+    let is_sound = |lineage: &Lineage| {
+        lineage.iter().all(|(number, snapshot)| {
+            !bad.contains(number) && snapshot.page_bytes == lineage[0].1.page_bytes
+        })
+    };
+    let mut sound = lineages.filter(is_sound);
+    sound.next().ok_or_else(|| none_fits(end, stop))
+}
+
+/// Where base and stream are behind a record; `None` if it cannot be read.
+async fn position_at(reader: &mut Reader, number: RecordNumber) -> Result<Option<Position>> {
+    match reader.object(number, true).await {
+        Ok(Found::Object(bytes)) => Ok(header_of(&bytes).ok().map(|header| header.position)),
+        Err(error @ Error::Store { .. }) => Err(error),
+        Ok(Found::Nothing) | Err(_) => Ok(None),
     }
 }
 
 /// Says what can be restored in place of what was asked for.
-async fn none_fits(reader: &mut Reader, end: &Header) -> Result<Error> {
-    let known = crate::snapshots::known(reader, end.snapshot).await?;
-    let mut text = format!("no snapshot leads to record {}", end.number);
-    if let Some((_, oldest)) = known.first() {
-        text += &format!(
-            "; the earliest moment that is kept is record {} ({} ms since 1970)",
-            oldest.as_of, oldest.taken_ms
-        );
+fn none_fits(end: &End, stop: Stop) -> Error {
+    let End { header, known } = end;
+    let number = header.number;
+    let mut text = match stop {
+        Stop::Newest | Stop::Record(_) => format!("no snapshot leads to record {number}"),
+        Stop::Time(until) => format!("no snapshot was taken at or before {}", utc(until)),
+        Stop::Commit(last) => {
+            format!(
+                "no snapshot of the newest session leads to commit {last}: use --at or --record"
+            )
+        }
+    };
+    match known.values().next() {
+        None => text += "; no snapshot is complete yet",
+        Some(oldest) => {
+            let SnapshotRef { as_of, taken_ms, .. } = oldest;
+            text += &format!(
+                "; the earliest moment that is kept is record {as_of} ({})",
+                utc(*taken_ms)
+            );
+        }
     }
-    if end.broken > RecordNumber::FIRST {
+    if header.broken > RecordNumber::FIRST && matches!(stop, Stop::Newest | Stop::Record(_)) {
         text += &format!(
             "; the chain is broken off at record {} until a snapshot behind it: --record {} is the \
              last before that",
-            end.broken,
-            end.broken.before()
+            header.broken,
+            header.broken.before()
         );
     }
-    Ok(Error::Moment(text))
+    Error::Moment(text)
 }
 
 struct Replay<'a> {

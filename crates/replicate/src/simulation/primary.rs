@@ -223,7 +223,10 @@ impl Database {
 
     /// Begins the journal anew with the frames that the base lacks.
     fn begin_journal(&mut self) {
-        let entry = |frame: &Frame| {
+        let mut rows = self.base.rows();
+        let mut kept = VecDeque::new();
+        for frame in &self.frames {
+            apply(&mut rows, &frame.changes);
             let crc = frame.encode(self.position.salt).last_chunk().copied();
             let behind = Position {
                 stream: Lsn(frame.end()),
@@ -231,9 +234,10 @@ impl Database {
                 crc: u32::from_le_bytes(crc.expect("a frame has a checksum")),
                 ..self.position
             };
-            Entry { what: Happened::Frame(frame.clone()), behind }
-        };
-        let kept = self.frames.iter().map(entry).collect();
+            // The chain has these frames over this base, which merges may have reached after them.
+            self.oracle.note(&behind, digest_of_rows(&rows), self.base.digest());
+            kept.push_back(Entry { what: Happened::Frame(frame.clone()), behind });
+        }
         // One more: a sidecar that has read all of it has not read the new one.
         self.gone += self.journal.len() + 1;
         let stream = self.frames.first().map_or_else(|| self.next_segment(), |frame| frame.lsn);
