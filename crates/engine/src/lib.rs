@@ -6,7 +6,7 @@
 //! - [`mod@commit`][]: validation, and the commit.
 //! - [`upkeep`][]: from memtables into the base.
 //! - [`database`][]: what all connections share.
-//! - [`session`][]: the start and end of a session, recovery.
+//! - [`session`][]: the start and end of a session, recovery; [`replay`][]: one applied elsewhere.
 //! - [`shm`][]: the memory that all processes share.
 //! - [`log`][] and [`memtable`][]: where a commit goes.
 //! - [`sync`][]: waiting.
@@ -37,6 +37,7 @@ mod model;
 pub mod pages;
 mod random;
 mod registry;
+pub mod replay;
 pub mod session;
 pub mod several;
 pub mod shm;

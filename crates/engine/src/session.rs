@@ -452,7 +452,7 @@ fn replay(
 }
 
 /// The newest record of each key; true if it is a deletion.
-type Newest = BTreeMap<(Root, Vec<u8>), (bool, Vec<u8>)>;
+pub(crate) type Newest = BTreeMap<(Root, Vec<u8>), (bool, Vec<u8>)>;
 
 /// The result of frames read one after the other.
 #[derive(Default)]
@@ -519,7 +519,7 @@ impl Decided {
     }
 }
 
-fn put_all(base: &mut dyn Base, newest: &Newest) -> Result<()> {
+pub(crate) fn put_all(base: &mut dyn Base, newest: &Newest) -> Result<()> {
     for ((root, key), (is_tombstone, rec)) in newest {
         if *is_tombstone {
             base.delete(*root, key, rec)?;
@@ -530,7 +530,7 @@ fn put_all(base: &mut dyn Base, newest: &Newest) -> Result<()> {
     Ok(())
 }
 
-fn note_rows(newest: &mut Newest, rows: Ops<'_>) {
+pub(crate) fn note_rows(newest: &mut Newest, rows: Ops<'_>) {
     for op in rows {
         let record = (op.kind == OpKind::Tombstone, op.rec.to_vec());
         newest.insert((op.root, op.key.to_vec()), record);

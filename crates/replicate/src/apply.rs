@@ -36,6 +36,8 @@ pub struct Progress {
     pub all_bytes: u64,
     /// The last record that was applied.
     pub record: RecordNumber,
+    /// The last one that may be.
+    pub last_record: RecordNumber,
 }
 
 /// What became of a record.
@@ -62,8 +64,9 @@ pub struct Applier {
     as_of: RecordNumber,
     /// Versions of the library of the snapshot's primary.
     library: String,
-    /// A merge with another sum is applied all the same, as long as no pages follow.
-    accepts_other_merges: bool,
+    /// The library here, if a merge of another one is applied all the same, as long as no pages
+    /// follow.
+    own_library: Option<String>,
     differs: bool,
 }
 
@@ -82,7 +85,7 @@ impl Applier {
             flow,
             as_of: RecordNumber::NONE,
             library: String::new(),
-            accepts_other_merges: false,
+            own_library: None,
             differs: false,
         };
         let has_base = applier.resume_again()?;
@@ -105,10 +108,15 @@ impl Applier {
         Ok(true)
     }
 
-    /// A merge whose sum is another here makes other pages of the same rows. That is enough where
-    /// nothing but rows follows.
-    pub fn accept_other_merges(&mut self) {
-        self.accepts_other_merges = true;
+    /// Where the primary's library is another than this one, a merge may have another sum: other
+    /// pages of the same rows. That is enough where nothing but rows follows.
+    pub fn accept_merges_of_others(&mut self, own_library: &str) {
+        self.own_library = Some(own_library.to_owned());
+    }
+
+    /// Versions of the library whose records are being applied.
+    pub fn library(&self) -> &str {
+        &self.library
     }
 
     /// True if there was such a merge.
@@ -232,6 +240,7 @@ impl Applier {
         let number = header.number;
         match item {
             Item::Open(open) => {
+                self.library.clone_from(&open.library);
                 let is_there = self.flow.position.salt == header.position.salt
                     || is_planted(Fault::SaltUnread);
                 if open.follows == Follows::Base && !is_there {
@@ -249,6 +258,9 @@ impl Applier {
                 }
             }
             Item::Pages(pages) => {
+                if last.is_some_and(|last| self.flow.position.commit >= last) {
+                    return Ok(Step::Reached);
+                }
                 if pages.through > self.flow.position.base {
                     self.apply_pages(number, pages).await?;
                 }
@@ -302,13 +314,16 @@ impl Applier {
         flow.take(number, &Item::Frames(rest.clone()))?;
         self.target.frames(&rest, stream).map_err(|why| failed(number, why))?;
         self.flow = flow;
-        Ok(if is_cut { Step::Reached } else { Step::Done })
+        // Pages that follow are of a later commit, whose timestamp no record has.
+        let is_reached = is_cut || last == Some(rest.last_commit);
+        Ok(if is_reached { Step::Reached } else { Step::Done })
     }
 
     fn apply_merge(&mut self, number: RecordNumber, merge: &Merge) -> Result<Step> {
         let mut flow = self.flow;
         flow.take(number, &Item::Merge(*merge))?;
-        let accepts = self.accepts_other_merges || is_planted(Fault::SumUnread);
+        let is_other = self.own_library.as_ref().is_some_and(|own| *own != self.library);
+        let accepts = is_other || is_planted(Fault::SumUnread);
         let sum = self.target.merge(merge, accepts).map_err(|why| failed(number, why))?;
         self.differs |= sum != merge.sum;
         if sum != merge.sum && !accepts {

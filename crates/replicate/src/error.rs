@@ -157,6 +157,18 @@ pub enum Error {
         /// The primary's versions.
         library: String,
     },
+    /// A merge has another result here, though the library is the primary's.
+    #[error(
+        "the merge in record {number} has another result here than it had on the primary, though \
+         both have the library {library}: a record or a snapshot before it is not the primary's; \
+         restore a moment that is reached from another snapshot (plait replicas lists them)"
+    )]
+    Differs {
+        /// At which merge.
+        number: RecordNumber,
+        /// The versions of both.
+        library: String,
+    },
     /// What a participant says contradicts itself.
     #[error("record {number} would not follow what is before it: {why}")]
     Disorder {

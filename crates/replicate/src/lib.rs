@@ -8,6 +8,7 @@
 //! | [`follower`], [`restore`] | the chain applied to another one |
 //! | [`replicas`] | what can be restored |
 //! | [`source`], [`target`] | what is needed of the database on either side |
+//! | [`new_file`], [`library`] | a restored database, made with the library inside this program |
 //! | [`store`], [`world`] | where objects are, time and chance |
 //! | [`probe`], [`measure`] | whether a store keeps its promise, and how fast it is |
 //! | [`dates`] | moments in UTC |
@@ -24,8 +25,10 @@ pub mod error;
 pub mod fault;
 pub mod follower;
 pub mod ids;
+pub mod library;
 pub mod measure;
 pub mod names;
+pub mod new_file;
 pub mod pack;
 pub mod primary;
 pub mod probe;

@@ -5,8 +5,10 @@
 
 #![deny(unsafe_code)]
 
+mod displace;
 mod pages;
 mod real;
+mod restoring;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -55,6 +57,13 @@ Exit codes: 0 it was looked at, 1 it could not be, or there is nothing, 2 wrong 
         /// A folder, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX
         url: String,
     },
+    /// Make a database out of a replica
+    #[command(long_about = "\
+Make a database out of a replica: as it was at the newest moment that was shipped, or at an earlier one. Nothing stands under \
+its name before it is whole and on disk.
+
+Exit codes: 0 it is there, 1 it is not, 2 wrong usage.")]
+    Restore(restoring::RestoreArgs),
     #[command(name = pages::COMMAND, hide = true)]
     WritePages { folder: PathBuf },
 }
@@ -63,6 +72,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Commands::Probe { url, measure, rounds } => probe(&url, measure, rounds),
         Commands::Replicas { url } => replicas(&url),
+        Commands::Restore(args) => restoring::run(&args),
         Commands::WritePages { folder } => pages::write(Cli::command(), &folder),
     };
     match done {

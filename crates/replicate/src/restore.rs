@@ -7,7 +7,7 @@ use crate::chain::{Found, Link, Listing, Reader, find_tip};
 use crate::dates::utc;
 use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
-use crate::ids::{CommitTs, Position, RecordNumber};
+use crate::ids::{CommitTs, Hash, Position, RecordNumber};
 use crate::record::{Header, SnapshotRef, header_of};
 use crate::target::Target;
 use crate::world::World;
@@ -22,7 +22,8 @@ pub enum Stop {
     /// The longest beginning of the chain without a record that was written later than this, in
     /// milliseconds since 1970.
     Time(u64),
-    /// Everything through a commit of the newest session.
+    /// Everything through a commit of the newest session, without a change of the schema that
+    /// follows it.
     Commit(CommitTs),
 }
 
@@ -43,24 +44,25 @@ pub struct Restored {
     pub differs: bool,
 }
 
-/// Applies a chain to an empty target.
+/// Applies a chain to an empty target, with the library whose versions are given.
 ///
 /// # Errors
-/// [`Error::Empty`], [`Error::Moment`], [`Error::Gone`]; damage, and the store's and target's
-/// failures. The target is of no use then.
+/// [`Error::Empty`], [`Error::Moment`], [`Error::Gone`], [`Error::Differs`], [`Error::Impure`];
+/// damage, and the store's and target's failures. The target is of no use then.
 pub async fn restore(
     world: &World,
     target: Box<dyn Target>,
     stop: Stop,
+    library: &str,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(Restored, Box<dyn Target>)> {
     let (mut reader, end) = end_of(world, stop).await?;
     let (mut applier, _) = Applier::resume(world, target)?;
-    applier.accept_other_merges();
+    applier.accept_merges_of_others(library);
     let mut bad = BTreeSet::new();
     let lineage = loop {
         let lineage = choose(&mut reader, &end, stop, &bad).await?;
-        let about = About::of(world, &end.header).await?;
+        let about = about(world, &mut reader, &end, &lineage).await?;
         match applier.begin(end.header.chain, &about, &lineage, progress).await {
             Ok(()) => break lineage,
             Err(error @ Error::Part { .. }) => {
@@ -88,6 +90,20 @@ pub async fn restore(
     let replay = Replay { end: &end.header, stop, as_of };
     replay.run(&mut reader, &mut applier, &mut restored, progress).await?;
     Ok((restored, applier.into_target()))
+}
+
+/// The library that wrote the record which completes a snapshot.
+async fn about(world: &World, reader: &mut Reader, end: &End, lineage: &Lineage) -> Result<About> {
+    let as_of = lineage.last().map_or(end.header.number, |(_, snapshot)| snapshot.as_of);
+    match reader.object(as_of, true).await {
+        // What else it has is checked when it is applied.
+        Ok(Found::Object(bytes)) => {
+            let header = header_of(&bytes).ok().filter(|header| header.number == as_of);
+            About::of(world, &header.unwrap_or_else(|| end.header.clone())).await
+        }
+        Err(error @ Error::Store { .. }) => Err(error),
+        _ => About::of(world, &end.header).await,
+    }
 }
 
 /// The last record that may be applied, and the snapshots from which it may be reached.
@@ -160,7 +176,7 @@ async fn choose(
             Stop::Commit(last) => {
                 is_reached
                     && position_at(reader, snapshot.as_of).await?.is_some_and(|position| {
-                        position.salt == header.position.salt && position.commit <= last
+                        position.salt == header.position.salt && position.commit < last
                     })
             }
         };
@@ -219,6 +235,17 @@ fn none_fits(end: &End, stop: Stop) -> Error {
     Error::Moment(text)
 }
 
+fn no_such_commit(asked: CommitTs, last: CommitTs) -> Error {
+    let before = match last {
+        CommitTs(0) => String::new(),
+        last => format!("; the last one before it is {last}"),
+    };
+    Error::Moment(format!(
+        "the newest session has shipped no commit {asked}{before}: a change of the schema has no \
+         number of its own here, so use --record or --at for that"
+    ))
+}
+
 struct Replay<'a> {
     end: &'a Header,
     stop: Stop,
@@ -258,20 +285,36 @@ impl Replay<'_> {
                 _ => None,
             };
             match applier.apply(&bytes, last).await? {
-                Step::Done | Step::Differs => {}
+                Step::Done => {}
+                Step::Differs => {
+                    let library = applier.library().to_owned();
+                    return Err(Error::Differs { number, library });
+                }
                 Step::Broken => return Err(self.broken(number)),
                 Step::Reached => {
                     restored.record = number;
                     restored.written_ms = header.written_ms;
+                    // A part of it is applied, so it has to be the chain's as well.
+                    let hash = Some(Hash::of(&bytes));
+                    self.check_last(reader, Link { number, hash, ..applier.link }).await?;
                     break;
                 }
             }
             restored.record = number;
             restored.written_ms = header.written_ms;
-            progress(Progress { record: number, ..Progress::default() });
+            progress(Progress {
+                record: number,
+                last_record: self.end.number,
+                ..Progress::default()
+            });
         }
         restored.position = applier.position();
         restored.differs = applier.differs();
+        if let Stop::Commit(last) = self.stop
+            && restored.position.commit != last
+        {
+            return Err(no_such_commit(last, restored.position.commit));
+        }
         self.check_last(reader, applier.link).await
     }
 

@@ -54,7 +54,7 @@ pub struct Birth {
 }
 
 /// A database that a chain is applied to.
-pub trait Target {
+pub trait Target: std::any::Any {
     /// Returns what is there; `None` if it is nothing that a chain could go on from.
     ///
     /// # Errors

@@ -122,6 +122,7 @@ static int plWholeJournal(Btree *p);
 #include "beside.c"
 #include "fork.c"
 #include "base.c"
+#include "opener.c"
 #include "pages.c"
 #include "sql.c"
 #include "convert.c"

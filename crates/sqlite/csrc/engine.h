@@ -194,6 +194,9 @@ int  pl_wal_is_concurrent(void);
 int  pl_accept_base(const PlBaseOps *pOps, const char *zPath, char **pzErr);
 /* pl_accept_base with the shim's own table, for the plait command. Defined in base.c. */
 int  pl_shim_accept_base(const char *zPath, char **pzErr);
+/* The shim's own table, for programs that are linked with it; 0 if SQLite cannot begin. Defined in
+** opener.c. */
+const PlBaseOps *pl_shim_base_ops(void);
 /* Disable: like pl_exclusive_begin, but SQLITE_BUSY when others are attached; none can join until
 ** pl_disabled. Then the shim stamps an unmarked header on the stock path and, whether that worked
 ** or not, calls pl_disabled, which removes the side files and frees conn. */

@@ -65,7 +65,7 @@ impl Reader {
         if self.listing.is_none() {
             self.look().await?;
         }
-        let mut has_looked = false;
+        let mut looks = 0;
         loop {
             if let Some(bytes) = self.packed(number).await? {
                 return Ok(Found::Object(bytes));
@@ -83,13 +83,22 @@ impl Reader {
             let is_due = found.is_some()
                 || is_sure
                 || made.is_none_or(|made| now.saturating_sub(made) >= LIST_EVERY);
-            if is_due && !has_looked {
-                has_looked = true;
+            if is_due && looks == 0 {
+                looks += 1;
                 self.look().await?;
                 continue;
             }
-            if has_looked {
-                self.refuse_behind(number, found.is_some())?;
+            if looks > 0 {
+                match self.refuse_behind(number, found.is_some()) {
+                    // It may have gone into a pack between the two lists of one look. The next one
+                    // has that pack.
+                    Err(Error::Missing { .. }) if looks == 1 => {
+                        looks += 1;
+                        self.look().await?;
+                        continue;
+                    }
+                    other => other?,
+                }
             }
             return Ok(found.map_or(Found::Nothing, Found::Object));
         }

@@ -29,7 +29,7 @@ pub struct Tip {
 /// # Errors
 /// [`Error::Record`] if the newest record is damaged, and the store's.
 pub async fn find(world: &World) -> Result<Option<Tip>> {
-    loop {
+    'look: loop {
         let listing = Listing::make(world).await?;
         let highest = listing.highest();
         if highest == RecordNumber::NONE {
@@ -49,9 +49,18 @@ pub async fn find(world: &World) -> Result<Option<Tip>> {
         };
         let mut record = link.follow(&found)?;
         // What came meanwhile.
-        while let Found::Object(bytes) = reader.object(link.number.next(), false).await? {
-            record = link.follow(&bytes)?;
-            found = bytes;
+        loop {
+            match reader.object(link.number.next(), false).await {
+                Ok(Found::Object(bytes)) => {
+                    record = link.follow(&bytes)?;
+                    found = bytes;
+                }
+                Ok(Found::Nothing) => break,
+                // This took so long that what comes next is gone already. If it was removed, the
+                // next list has a hole there, below its highest.
+                Err(Error::Gone { .. } | Error::Missing { .. }) => continue 'look,
+                Err(other) => return Err(other),
+            }
         }
         let hash = Hash::of(&found);
         return Ok(Some(Tip { record, hash, bytes: found, hole, listing }));

@@ -266,7 +266,7 @@ impl Run {
         let (disk, target) = self.scratch();
         let is_damaged = self.is_damaged();
         let future = async move {
-            match restore(&world, Box::new(target), stop, &mut |_| {}).await {
+            match restore(&world, Box::new(target), stop, "simulated", &mut |_| {}).await {
                 Ok((restored, _)) => {
                     check_restored(&oracle, stop, &restored, &disk.borrow());
                     restores.set(restores.get() + 1);
@@ -653,7 +653,7 @@ impl Run {
         let world = self.world(&clock, Patience::Tries(3));
         let (disk, target) = self.scratch();
         let (restored, _) =
-            self.block(&clock, restore(&world, Box::new(target), stop, &mut |_| {}))?;
+            self.block(&clock, restore(&world, Box::new(target), stop, "simulated", &mut |_| {}))?;
         check_restored(&self.oracle, stop, &restored, &disk.borrow());
         self.restores.set(self.restores.get() + 1);
         Ok(restored)

@@ -106,7 +106,7 @@ impl Stage {
         let disk = Rc::new(RefCell::new(Disk::default()));
         let target = Replica::new("a restore", &disk, &self.dice, &self.oracle, 0, true);
         let mut progress = |_| {};
-        let restoring = restore(&world, Box::new(target), stop, &mut progress);
+        let restoring = restore(&world, Box::new(target), stop, "simulated", &mut progress);
         let (restored, _) = self.block(&clock, restoring)?;
         Ok((restored, disk))
     }

@@ -25,11 +25,21 @@ use super::types::{PlBaseOps, PlEntry, PlHeader};
 
 unsafe extern "C" {
     fn sqlite3_free(p: *mut c_void);
+    fn pl_shim_base_ops() -> Option<&'static PlBaseOps>;
 }
 
 /// Opens hidden connections through the shim's table of functions.
 pub struct Opener {
     pub ops: &'static PlBaseOps,
+}
+
+impl Opener {
+    /// The opener of the library that this program is linked with; `None` if SQLite cannot begin.
+    pub fn linked() -> Option<Opener> {
+        // SAFETY: it takes nothing, and returns null or a static table.
+        let ops = unsafe { pl_shim_base_ops() };
+        ops.map(|ops| Opener { ops })
+    }
 }
 
 /// A file that a handle of SQLite's also has open.

@@ -52,6 +52,11 @@ use plait_engine::txn::Conn;
 
 pub use types::PlConn;
 
+/// See `crate::base_opener`.
+pub(crate) fn base_opener() -> Option<base::Opener> {
+    base::Opener::linked()
+}
+
 /// The error text of a panic.
 const PANICKED: &str = "internal error: the engine panicked; close every connection to recover";
 

@@ -1,4 +1,4 @@
-//! The direction of dependencies: `cli -> sqlite -> engine`, and no arrow back.
+//! The direction of dependencies: `cli, replicate -> sqlite -> engine`, and no arrow back.
 
 use anyhow::Result;
 use plait_splice::manifest;
@@ -19,7 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("plait-cli", &["plait-client", "plait-sqlite", "plait-engine"]),
     ("plait", &["plait-sqlite", "plait-raw"]),
     ("plait-bench", &["plait-bare-log", "plait-client"]),
-    ("plait-replicate", &[]),
+    ("plait-replicate", &["plait-client", "plait-sqlite", "plait-engine"]),
     ("plait-tests", &["plait-bare-log", "plait-client"]),
     ("xtask", &["plait-splice"]),
 ];

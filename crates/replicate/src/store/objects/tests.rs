@@ -134,9 +134,10 @@ fn a_database_is_shipped_followed_and_restored() {
             let scratch = Rc::new(RefCell::new(Disk::default()));
             let target = Replica::new("a restore", &scratch, &dice, &oracle, 0, true);
             let world = world(&store, &dice);
-            let (restored, _) = restore(&world, Box::new(target), Stop::Newest, &mut |_| {})
-                .await
-                .expect("a snapshot leads to the end");
+            let (restored, _) =
+                restore(&world, Box::new(target), Stop::Newest, "simulated", &mut |_| {})
+                    .await
+                    .expect("a snapshot leads to the end");
             assert_eq!(restored.record.0, records.get());
             assert_eq!(scratch.borrow().digests(), disk.borrow().digests());
         }

@@ -1,0 +1,174 @@
+//! The file in the making as a file of pages.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+
+use super::written::{COUNTERS, SALT, VERSIONS};
+use crate::ids::{Generation, Salt};
+use crate::record::item::each_page;
+
+/// SQLite never writes the page at this byte, where it has its locks.
+const PENDING_BYTE: u64 = 1 << 30;
+/// What page 1 says of versions that may read and write it, where there is no fence.
+const UNFENCED: [u8; 2] = [2, 2];
+
+/// Pages that are written to a file.
+#[derive(Debug)]
+pub struct Pages {
+    page_bytes: u32,
+    /// A bit for each page that was written.
+    there: Vec<u64>,
+}
+
+/// What page 1 says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct First {
+    /// The session.
+    pub salt: Salt,
+    /// Through which the base is complete.
+    pub generation: Generation,
+}
+
+impl Pages {
+    /// Begins without any.
+    pub fn new(page_bytes: u32) -> Pages {
+        Pages { page_bytes, there: Vec::new() }
+    }
+
+    /// Bytes of a page.
+    pub fn page_bytes(&self) -> u32 {
+        self.page_bytes
+    }
+
+    /// Writes a list of pages, as `record::item::push_page` makes them.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn write(&mut self, file: &File, list: &[u8]) -> Result<(), String> {
+        let pages = each_page(list, self.page_bytes).ok_or("no list of pages")?;
+        for (number, page) in pages {
+            let at = u64::from(number - 1);
+            file.write_all_at(page, at * u64::from(self.page_bytes)).map_err(|e| said(&e))?;
+            let word = (at / 64) as usize;
+            self.there.resize(self.there.len().max(word + 1), 0);
+            self.there[word] |= 1 << (at % 64);
+        }
+        Ok(())
+    }
+
+    /// The first page behind page `there` that was not written, of so many.
+    pub fn missing(&self, there: u32, page_count: u32) -> Option<u32> {
+        let locks = PENDING_BYTE / u64::from(self.page_bytes);
+        let is_there = |at: u64| {
+            let word = self.there.get((at / 64) as usize).copied().unwrap_or(0);
+            word >> (at % 64) & 1 == 1 || at == locks
+        };
+        (there..page_count).find(|at| !is_there(u64::from(*at))).map(|at| at + 1)
+    }
+}
+
+/// Gives the file its length, and returns what its first page says.
+///
+/// # Errors
+/// In words: page 1 is not that of a base with these pages.
+pub fn complete(file: &File, page_bytes: u32, page_count: u32) -> Result<First, String> {
+    file.set_len(u64::from(page_bytes) * u64::from(page_count)).map_err(|e| said(&e))?;
+    let mut page = [0; 100];
+    file.read_exact_at(&mut page, 0).map_err(|e| said(&e))?;
+    let word = |at: usize| u32::from_be_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]]);
+    let size = match u16::from_be_bytes([page[16], page[17]]) {
+        1 => 65536,
+        bytes => u32::from(bytes),
+    };
+    if !page.starts_with(b"SQLite format 3\0") || size != page_bytes || word(28) != page_count {
+        return Err(format!(
+            "page 1 is not that of a database of {page_count} pages of {page_bytes} bytes"
+        ));
+    }
+    if word(SALT.start) == 0 {
+        return Err("page 1 is not that of a database in concurrent mode".to_owned());
+    }
+    file.write_all_at(&UNFENCED, VERSIONS.start as u64).map_err(|e| said(&e))?;
+    Ok(First { salt: Salt(word(SALT.start)), generation: Generation(word(SALT.end)) })
+}
+
+/// Raises the count of transactions in page 1.
+///
+/// # Errors
+/// The file's.
+pub fn raise_counter(file: &File, by: u32) -> io::Result<()> {
+    let mut counter = [0; 4];
+    file.read_exact_at(&mut counter, COUNTERS[0].start as u64)?;
+    let raised = u32::from_be_bytes(counter).wrapping_add(by).to_be_bytes();
+    COUNTERS.iter().try_for_each(|place| file.write_all_at(&raised, place.start as u64))
+}
+
+/// Writes the salt of a session into page 1.
+///
+/// # Errors
+/// The file's.
+pub fn set_salt(file: &File, salt: Salt) -> io::Result<()> {
+    file.write_all_at(&salt.0.to_be_bytes(), SALT.start as u64)
+}
+
+/// A failure of the file in words.
+pub fn said(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "the disk has no space left: free some, or restore to a larger one".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::item::push_page;
+
+    #[test]
+    fn a_page_that_was_not_written_is_missing() {
+        let file = tempfile::tempfile().expect("a file");
+        let mut pages = Pages::new(512);
+        for number in [1, 2, 70] {
+            let mut list = Vec::new();
+            push_page(&mut list, number, &[number as u8; 512]);
+            pages.write(&file, &list).expect("it is written");
+        }
+        assert_eq!(pages.missing(0, 2), None);
+        assert_eq!(pages.missing(0, 70), Some(3));
+        assert_eq!(pages.missing(69, 70), None);
+        assert!(pages.write(&file, &[1, 2, 3]).is_err());
+    }
+
+    #[test]
+    fn the_page_of_the_locks_need_not_be_there() {
+        let mut pages = Pages::new(65536);
+        let locks = (PENDING_BYTE / 65536) as u32 + 1;
+        pages.there = vec![u64::MAX; locks as usize / 64];
+        assert_eq!(pages.missing(0, locks), None);
+        assert_eq!(pages.missing(0, locks + 1), Some(locks + 1));
+    }
+
+    #[test]
+    fn a_base_says_what_it_is_in_page_1() {
+        let file = tempfile::tempfile().expect("a file");
+        let mut page = vec![0; 1024];
+        page[..16].copy_from_slice(b"SQLite format 3\0");
+        page[16..18].copy_from_slice(&1024_u16.to_be_bytes());
+        page[28..32].copy_from_slice(&2_u32.to_be_bytes());
+        page[72..76].copy_from_slice(&7_u32.to_be_bytes());
+        page[76..80].copy_from_slice(&9_u32.to_be_bytes());
+        file.write_all_at(&page, 0).expect("it is written");
+        let first = complete(&file, 1024, 2).expect("it is one");
+        assert_eq!(first, First { salt: Salt(7), generation: Generation(9) });
+        assert!(complete(&file, 1024, 3).is_err() && complete(&file, 512, 2).is_err());
+        raise_counter(&file, 5).expect("it is written");
+        let mut counter = [0; 4];
+        file.read_exact_at(&mut counter, 92).expect("it is read");
+        assert_eq!(counter, 5_u32.to_be_bytes());
+        file.write_all_at(&[0; 4], 72).expect("it is written");
+        assert!(complete(&file, 1024, 2).is_err());
+    }
+}

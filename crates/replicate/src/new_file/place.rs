@@ -1,0 +1,193 @@
+//! Where a database is to be, and the file beside that which becomes it.
+//!
+//! - PLACE-1 Nothing stands at the destination unless it is whole and on disk: the last step is a
+//!   rename that replaces nothing.
+//! - PLACE-2 What a restore works on is locked (`flock`) for as long as its process lives. So the next
+//!   restore to this destination removes what a killed one has left, and nothing else.
+
+use std::ffi::OsString;
+use std::fs::{File, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// Stands between the destination's name and something random.
+const INFIX: &str = ".plait-replica-";
+/// Hexadecimal digits of the random end.
+const RANDOM: usize = 8;
+/// What SQLite and the library put beside a database while it is worked on.
+const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
+/// What makes a file at rest another database than it looks, if it stands beside it.
+const BELONGS: [&str; 6] = ["-wal", "-journal", "-shm", "-plait", "-plait-pages", "-plait-super"];
+
+/// Names another file beside a database.
+pub fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
+
+/// A file in the making; removed when dropped, unless it became the destination.
+#[derive(Debug)]
+pub struct Place {
+    destination: PathBuf,
+    /// The file in the making.
+    pub path: PathBuf,
+    /// Open until the end: closing it would take the locks of others of this process from it.
+    pub file: File,
+    is_kept: bool,
+}
+
+impl Place {
+    /// Begins beside a destination, where nothing may be.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if something stands there, or belongs to what stood there; the system's.
+    pub fn begin(destination: &Path, random: u32) -> io::Result<Place> {
+        let folder = match destination.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let folder = folder.canonicalize()?;
+        let name = destination.file_name().ok_or_else(|| {
+            io::Error::new(ErrorKind::InvalidInput, "it is the name of a directory")
+        })?;
+        let destination = folder.join(name);
+        refuse_occupied(&destination)?;
+        remove_left(&destination);
+        let path = beside(&destination, &format!("{INFIX}{random:0RANDOM$x}"));
+        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        let place = Place { destination, path, file, is_kept: false };
+        place.file.try_lock().map_err(|error| match error {
+            TryLockError::Error(error) => error,
+            TryLockError::WouldBlock => ErrorKind::WouldBlock.into(),
+        })?;
+        Ok(place)
+    }
+
+    /// Names another file beside the one in the making.
+    pub fn beside(&self, suffix: &str) -> PathBuf {
+        beside(&self.path, suffix)
+    }
+
+    /// Keeps the file, under its own name, which it returns.
+    pub fn keep(mut self) -> PathBuf {
+        self.is_kept = true;
+        self.path.clone()
+    }
+
+    /// Makes the file the destination. It is whole, on disk, and closed by everybody else.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if something stands there by now; the system's.
+    pub fn publish(mut self) -> io::Result<()> {
+        refuse_occupied(&self.destination)?;
+        self.file.sync_all()?;
+        let (from, to) = (&self.path, &self.destination);
+        let cwd = rustix::fs::CWD;
+        match rustix::fs::renameat_with(cwd, from, cwd, to, rustix::fs::RenameFlags::NOREPLACE) {
+            // Not every file system has it: a second name replaces nothing either.
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+                std::fs::hard_link(from, to)?;
+                std::fs::remove_file(from)?;
+            }
+            other => other?,
+        }
+        self.is_kept = true;
+        let folder = self.destination.parent().unwrap_or(Path::new("."));
+        File::open(folder)?.sync_all()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            remove(&self.path);
+        }
+    }
+}
+
+fn remove(path: &Path) {
+    let _ = std::fs::remove_file(path);
+    BESIDE.iter().for_each(|suffix| drop(std::fs::remove_file(beside(path, suffix))));
+}
+
+fn refuse_occupied(destination: &Path) -> io::Result<()> {
+    for suffix in [""].into_iter().chain(BELONGS) {
+        let path = beside(destination, suffix);
+        if std::fs::symlink_metadata(&path).is_ok() {
+            let what = format!("{} is there", path.display());
+            return Err(io::Error::new(ErrorKind::AlreadyExists, what));
+        }
+    }
+    Ok(())
+}
+
+/// Removes what restores to this destination have left that were killed (PLACE-2).
+fn remove_left(destination: &Path) {
+    let (Some(folder), Some(name)) = (destination.parent(), destination.file_name()) else {
+        return;
+    };
+    let prefix = [name.as_bytes(), INFIX.as_bytes()].concat();
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_left = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        let is_named = name.len() == prefix.len() + RANDOM && name.starts_with(&prefix);
+        is_named && File::open(path).is_ok_and(|file| file.try_lock().is_ok())
+    };
+    entries.map(|entry| entry.path()).filter(is_left).for_each(|path| remove(&path));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).expect("a folder").flatten();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    // holds PLACE-1
+    #[test]
+    fn a_file_becomes_the_destination_where_nothing_is() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let to = dir.path().join("new.db");
+        Place::begin(&to, 1).expect("nothing is there").publish().expect("it is renamed");
+        assert_eq!(names(dir.path()), ["new.db"]);
+        let refused = Place::begin(&to, 2).expect_err("it is there");
+        assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+        std::fs::remove_file(&to).expect("it is removed");
+        let late = Place::begin(&to, 3).expect("nothing is there");
+        std::fs::write(&to, b"somebody else's").expect("a file");
+        assert_eq!(late.publish().expect_err("it is there").kind(), ErrorKind::AlreadyExists);
+        assert_eq!(names(dir.path()), ["new.db"]);
+        assert_eq!(std::fs::read(&to).expect("a file"), b"somebody else's");
+    }
+
+    #[test]
+    fn a_log_that_stands_there_is_no_log_of_the_new_file() {
+        let dir = tempfile::tempdir().expect("a folder");
+        std::fs::write(dir.path().join("new.db-plait"), b"of what stood there").expect("a file");
+        let refused = Place::begin(&dir.path().join("new.db"), 1).expect_err("it is there");
+        assert!(refused.to_string().contains("new.db-plait"), "{refused}");
+    }
+
+    // holds PLACE-2
+    #[test]
+    fn the_next_restore_removes_what_a_killed_one_has_left() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let to = dir.path().join("new.db");
+        let killed = Place::begin(&to, 1).expect("nothing is there");
+        std::fs::write(killed.beside("-wal"), b"").expect("a file");
+        let left = killed.keep();
+        let at_work = Place::begin(&to, 2).expect("nothing is there");
+        assert!(!left.exists() && at_work.path.exists());
+        let third = Place::begin(&to, 3).expect("nothing is there");
+        assert!(at_work.path.exists(), "a process works on it");
+        drop((at_work, third));
+        assert!(names(dir.path()).is_empty(), "{:?}", names(dir.path()));
+    }
+}

@@ -1,0 +1,160 @@
+//! `plait-replicate restore`: a database out of a replica.
+
+use std::any::Any;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use plait_replicate::apply::Progress;
+use plait_replicate::ids::{CommitTs, RecordNumber};
+use plait_replicate::new_file::NewFile;
+use plait_replicate::restore::{Restored, Stop, restore};
+use plait_replicate::store::objects;
+use plait_replicate::world::{Patience, Random as _};
+use plait_replicate::{dates, library};
+
+use crate::real::{self, Chance};
+use crate::{displace, size};
+
+/// Arguments of `plait-replicate restore`.
+#[derive(clap::Args)]
+pub struct RestoreArgs {
+    /// A folder, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX
+    url: String,
+    /// The database that is made
+    #[arg(short, long = "output", value_name = "FILE")]
+    output: PathBuf,
+    /// As it was at this time: 2026-11-28 12:00:05, which is UTC, or 2026-11-28T12:00:05+01:00
+    #[arg(long, value_name = "TIME", value_parser = dates::parse, group = "moment")]
+    at: Option<u64>,
+    /// Through this commit of the newest session
+    #[arg(long, value_name = "COMMIT", group = "moment")]
+    commit: Option<u64>,
+    /// Through this record
+    #[arg(long, value_name = "RECORD", group = "moment")]
+    record: Option<u64>,
+    /// Check the database (PRAGMA integrity_check) before it gets its name
+    #[arg(long)]
+    verify: bool,
+    /// Put what stands there aside, as `plait restore` does
+    #[arg(long)]
+    force: bool,
+}
+
+impl RestoreArgs {
+    fn stop(&self) -> Stop {
+        let record = self.record.map(|number| Stop::Record(RecordNumber(number)));
+        let commit = self.commit.map(|commit| Stop::Commit(CommitTs(commit)));
+        self.at.map(Stop::Time).or(commit).or(record).unwrap_or(Stop::Newest)
+    }
+}
+
+/// Restores, and says what.
+pub fn run(args: &RestoreArgs) -> Result<(), String> {
+    let shown = args.output.display();
+    let world = real::world(objects::open(&args.url, false)?, Patience::Tries(6));
+    if let Some(at) = args.at
+        && at > world.clock().wall_ms()
+    {
+        return Err(format!(
+            "{} is not over yet: leave --at out to restore the newest moment",
+            dates::utc(at)
+        ));
+    }
+    let opener = library::opener().ok_or("SQLite cannot begin: out of memory")?;
+    let beside = if args.force { displace::beside(&args.output) } else { args.output.clone() };
+    let file = NewFile::begin(&beside, opener, Chance.number() as u32)
+        .map_err(|error| cannot_begin(&args.output, &error))?;
+    let bar = ProgressBar::new(0);
+    let progress = &mut |progress: Progress| show(&bar, &progress);
+    let versions = library::versions();
+    let restoring = restore(&world, Box::new(file), args.stop(), &versions, progress);
+    let (restored, target) = real::block_on(restoring)?;
+    let target: Box<dyn Any> = target;
+    let Ok(mut file) = target.downcast::<NewFile>() else {
+        return Err("the restore has returned another target".to_owned());
+    };
+    bar.set_style(style("  {msg} {spinner} {elapsed}"));
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar.set_message("merging the rest");
+    let failed = |what: &str, why: &dyn std::fmt::Display| format!("cannot {what} {shown}: {why}");
+    file.settle().map_err(|error| failed("complete", &error))?;
+    if args.verify {
+        bar.set_message("checking");
+        file.verify().map_err(|error| failed("restore", &error))?;
+    }
+    let bytes = file.len_bytes().unwrap_or(0);
+    let is_undecided = file.is_undecided();
+    if args.force {
+        displace::put(file.keep(), &args.output)?;
+    } else {
+        file.publish().map_err(|error| cannot_begin(&args.output, &error))?;
+    }
+    bar.finish_and_clear();
+    say(args, &restored, bytes, is_undecided);
+    Ok(())
+}
+
+fn cannot_begin(output: &Path, error: &std::io::Error) -> String {
+    let advice = match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            "; choose another name, or give --force, which puts what stands there aside"
+        }
+        std::io::ErrorKind::NotFound => "; make the folder first",
+        _ => "",
+    };
+    format!("cannot restore to {}: {error}{advice}", output.display())
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("a valid template")
+}
+
+/// Pages of the snapshot in bytes, then records.
+fn show(bar: &ProgressBar, progress: &Progress) {
+    let Progress { done_bytes, all_bytes, record, last_record } = *progress;
+    let (doing, template, at, all) = match record {
+        RecordNumber::NONE => {
+            ("snapshot", "  {msg} {bar:30} {bytes}/{total_bytes} {eta}", done_bytes, all_bytes)
+        }
+        _ => ("records", "  {msg} {bar:30} {pos}/{len} {eta}", record.0, last_record.0),
+    };
+    if bar.message() != doing {
+        bar.set_style(style(template));
+        bar.set_message(doing);
+    }
+    bar.set_length(all);
+    bar.set_position(at);
+}
+
+fn say(args: &RestoreArgs, restored: &Restored, bytes: u64, is_undecided: bool) {
+    let Restored { record, written_ms, position, snapshot, .. } = restored;
+    let commit = match position.commit {
+        CommitTs(0) => "no commit behind the snapshot".to_owned(),
+        commit => format!("commit {commit}"),
+    };
+    let verified = if args.verify { ", checked" } else { "" };
+    println!(
+        "{}: restored through record {record} ({}), {commit}; from the snapshot in record \
+         {snapshot}; {}{verified}",
+        args.output.display(),
+        dates::utc(*written_ms),
+        size(bytes)
+    );
+    if let Some(number) = restored.clock_set_back {
+        println!(
+            "the primary's clock was set back at record {number}: times before and after it overlap"
+        );
+    }
+    if restored.differs {
+        println!(
+            "the library here merges differently from the primary's: rows are the same, pages are not"
+        );
+    }
+    if is_undecided {
+        println!(
+            "the last commit was one over several files, which was not decided at this moment: it \
+             is left out"
+        );
+    }
+}

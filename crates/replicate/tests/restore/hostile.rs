@@ -1,0 +1,355 @@
+//! Chains, disks and processes that fail: never a wrong file, and nothing left under a name of ours.
+
+use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use plait_replicate::ids::{CommitTs, Generation, Hash, RecordNumber};
+use plait_replicate::names;
+use plait_replicate::pack::{self, Packed};
+use plait_replicate::record::{Body, Item, Merge, PageSet, Record};
+
+use super::{Site, life, said};
+
+fn objects(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(root).expect("a folder").flatten() {
+        match entry.file_type().expect("a kind").is_dir() {
+            true => found.extend(objects(&entry.path())),
+            false => found.push(entry.path()),
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Puts records into a pack, and those that are no OPEN out of `chain/`.
+fn pack(root: &Path, first: u64, last: u64) {
+    let mut records = Vec::new();
+    let mut chain = None;
+    for number in (first..=last).map(RecordNumber) {
+        let path = root.join(names::record(number));
+        let bytes = Bytes::from(std::fs::read(&path).expect("a record"));
+        let record = Record::decode(&bytes).expect("it is sound");
+        let is_open = record.open().is_some();
+        let hash = Hash::of(&bytes);
+        records.push(Packed::new(&bytes, hash, record.header.written_ms, is_open, 64 << 10));
+        chain = Some(record.header.chain);
+        if !is_open && bytes.len() < 64 << 10 {
+            std::fs::remove_file(path).expect("it is removed");
+        }
+    }
+    let bytes = pack::encode(chain.expect("a record"), RecordNumber(first), &records);
+    let path = root.join(names::pack(RecordNumber(first), RecordNumber(last)));
+    std::fs::create_dir_all(path.parent().expect("a folder")).expect("it is made");
+    std::fs::write(path, bytes).expect("a pack");
+}
+
+/// The record through which was restored.
+fn restored_through(said: &str) -> RecordNumber {
+    let number = said.split("through record ").nth(1).and_then(|rest| rest.split(' ').next());
+    RecordNumber(number.and_then(|number| number.parse().ok()).expect("it says so"))
+}
+
+// holds CHAIN-10
+#[test]
+fn whatever_object_is_damaged_missing_or_another_the_rows_are_right_or_it_is_named() {
+    let site = Site::new();
+    let (mut primary, moments) = life(&site, 5, 40);
+    primary.end();
+    let moments: BTreeMap<_, _> = moments.into_iter().collect();
+    let root = site.path("replica");
+    let newest = moments.keys().next_back().expect("a record").0;
+    pack(&root, 1, newest / 3);
+    pack(&root, newest / 3 + 1, newest / 2);
+    let all = objects(&root);
+    let kept: Vec<Vec<u8>> =
+        all.iter().map(|path| std::fs::read(path).expect("an object")).collect();
+    let mut refused = 0;
+    for (at, path) in all.iter().enumerate() {
+        let name = path.strip_prefix(&root).expect("below it").to_string_lossy().into_owned();
+        let own = &kept[at];
+        let mut flipped = own.clone();
+        flipped[own.len() / 2] ^= 4;
+        let same_kind = |other: &&PathBuf| *other != path && other.parent() == path.parent();
+        let other = all.iter().find(same_kind).map(|path| std::fs::read(path).expect("an object"));
+        let short = own[..own.len() / 2].to_vec();
+        let all_ways = [flipped, short].into_iter().chain(other).map(Some).chain([None]);
+        for damaged in all_ways {
+            match &damaged {
+                Some(bytes) => std::fs::write(path, bytes).expect("it is written"),
+                None => std::fs::remove_file(path).expect("it is removed"),
+            }
+            let output = site.restore(&["--verify"]);
+            let said = said(&output);
+            if output.status.success() {
+                let through = restored_through(&said);
+                // Without the newest record the one before it is the newest.
+                let is_newest = through.0 == newest || damaged.is_none() && through.0 == newest - 1;
+                assert!(is_newest, "{name}: {said}");
+                let rows = site.take_rows();
+                if let Some(expected) = moments.get(&through) {
+                    assert!(rows == *expected, "{name}: other rows: {said}");
+                }
+            } else {
+                refused += 1;
+                let number = name.rsplit('/').next().unwrap_or_default();
+                let plain = number.trim_start_matches('0');
+                let is_named = said.contains(number) || said.contains(&format!("record {plain}"));
+                let is_pack = name.starts_with("pack/") && said.contains("record ");
+                assert!(is_named || is_pack, "{name} is not named: {said}");
+            }
+            assert!(site.left().is_empty(), "{name}: {:?}", site.left());
+        }
+        std::fs::write(path, own).expect("it is put back");
+    }
+    assert!(refused > 20, "{refused} of {} objects", all.len());
+    let output = site.restore(&["--verify"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(site.take_rows() == moments[&RecordNumber(newest)], "other rows");
+}
+
+/// A database with rows that are shipped, and some that wait.
+fn small(site: &Site, library: Option<&str>) -> super::Primary {
+    let mut primary = match library {
+        None => site.primary(""),
+        Some(library) => {
+            let (path, store) = (site.path("app.db"), site.path("replica"));
+            super::Primary::begin(&path, &store, "", library)
+        }
+    };
+    primary.exclusive("CREATE TABLE t(a INTEGER PRIMARY KEY, b)");
+    primary.run("INSERT INTO t VALUES(1, 'one'), (2, 'two')");
+    primary.merge();
+    primary.run("INSERT INTO t VALUES(3, 'three')");
+    primary
+}
+
+// holds REPLAY-1
+#[test]
+fn frames_that_are_not_the_sessions_are_refused_though_their_record_is_sound() {
+    for change in 0..3 {
+        let site = Site::new();
+        let mut primary = small(&site, None);
+        let Some(Item::Frames(mut frames)) = primary.unshipped().pop() else { panic!("frames") };
+        let mut bytes = frames.bytes.to_vec();
+        match change {
+            0 => bytes[60] ^= 1,
+            1 => frames.from.0 += 8,
+            // The frame that it names before it.
+            _ => bytes[44] ^= 1,
+        }
+        frames.bytes = bytes.into();
+        let number = if change == 1 {
+            // A place where the stream may not go on is refused before.
+            primary.chain.append_anyhow(vec![Item::Frames(frames)])
+        } else {
+            primary.chain.append(vec![Item::Frames(frames)])
+        };
+        let output = site.restore(&[]);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(&format!("record {number}")), "{said}");
+        assert!(site.left().is_empty());
+        primary.end();
+    }
+}
+
+fn last_merge(primary: &mut super::Primary, sum: u32) -> RecordNumber {
+    primary.ship();
+    let Generation(before) = primary.chain.position().base;
+    let merge =
+        Merge { before: Generation(before), through: Generation(before + 1), page_count: 3, sum };
+    primary.chain.append(vec![Item::Merge(merge)])
+}
+
+// holds NEWFILE-2
+#[test]
+fn a_merge_with_another_result_ends_the_restore_unless_the_library_is_another() {
+    let site = Site::new();
+    let mut primary = small(&site, None);
+    let number = last_merge(&mut primary, 7);
+    let refused = site.restore(&[]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        said(&refused).contains(&format!("the merge in record {number}")),
+        "{}",
+        said(&refused)
+    );
+    assert!(site.left().is_empty());
+    primary.end();
+
+    let site = Site::new();
+    let mut primary = small(&site, Some("Plait 9.9.9, SQLite 9"));
+    let rows = primary.rows();
+    last_merge(&mut primary, 7);
+    let accepted = site.restore(&["--verify"]);
+    assert!(accepted.status.success(), "{}", said(&accepted));
+    assert!(said(&accepted).contains("merges differently"), "{}", said(&accepted));
+    assert!(site.take_rows() == rows, "other rows");
+    // Pages over a base that differs would mix two databases.
+    let before = primary.chain.position().base;
+    let set = PageSet {
+        before,
+        through: Generation(before.0 + 1),
+        page_bytes: primary.page_bytes,
+        page_count: 3,
+        body: Body::Inline(Bytes::new()),
+    };
+    primary.chain.append(vec![Item::Pages(set)]);
+    let impure = site.restore(&[]);
+    assert_eq!(impure.status.code(), Some(1));
+    assert!(said(&impure).contains("Plait 9.9.9"), "{}", said(&impure));
+    assert!(site.left().is_empty());
+    primary.end();
+}
+
+// holds NEWFILE-3
+#[test]
+fn pages_over_a_base_that_lacks_frames_are_refused() {
+    let site = Site::new();
+    let mut primary = small(&site, None);
+    primary.ship();
+    let before = primary.chain.position().base;
+    let set = PageSet {
+        before,
+        through: Generation(before.0 + 1),
+        page_bytes: primary.page_bytes,
+        page_count: 3,
+        body: Body::Inline(Bytes::new()),
+    };
+    let number = primary.chain.append(vec![Item::Pages(set)]);
+    let output = site.restore(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains(&format!("record {number}")), "{}", said(&output));
+    assert!(site.left().is_empty());
+    primary.end();
+}
+
+#[test]
+fn a_commit_is_restored_without_what_follows_it_and_what_is_none_is_refused() {
+    let site = Site::new();
+    let mut primary = small(&site, None);
+    primary.ship();
+    let CommitTs(third) = primary.chain.position().commit;
+    let rows = primary.rows();
+    // In one record: more commits, then a change of the schema.
+    primary.run("INSERT INTO t VALUES(4, 'four')");
+    primary.run("INSERT INTO t VALUES(5, 'five')");
+    primary.exclusive("CREATE INDEX i ON t(b)");
+    let CommitTs(fifth) = primary.chain.position().commit;
+    let through = |commit: u64| site.restored_rows(&["--commit", &commit.to_string()]);
+    assert!(through(third) == rows, "other rows");
+    let fifths = through(fifth);
+    assert!(fifths.contains("five") && !fifths.contains("INDEX"), "{fifths}");
+    let refused = site.restore(&["--commit", &(fifth + 1).to_string()]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(said(&refused).contains(&fifth.to_string()), "{}", said(&refused));
+    assert!(site.restored_rows(&[]).contains("five"));
+    assert!(site.left().is_empty());
+    primary.end();
+}
+
+#[test]
+fn a_time_is_the_last_record_before_it_or_says_what_can_be_had() {
+    let site = Site::new();
+    let mut primary = small(&site, None);
+    primary.ship();
+    let number = primary.chain.number().0;
+    let before = site.restored_rows(&["--record", &(number - 1).to_string()]);
+    assert!(before.contains("two") && !before.contains("three"), "{before}");
+    let at = |second: u64| {
+        let text = plait_replicate::dates::utc(super::chain::BEGUN_MS + second * 1000);
+        text.trim_end_matches(" UTC").to_owned()
+    };
+    assert!(site.restored_rows(&["--at", &at(number - 1)]) == before, "other rows");
+    assert!(site.restored_rows(&["--at", &at(number)]).contains("three"));
+    assert!(site.restored_rows(&["--at", &at(number + 1)]).contains("three"));
+    for (time, code, word) in [
+        ("2026-11-28 11:00", 1, "the earliest moment that is kept is record 1"),
+        ("2099-01-01", 1, "is not over yet"),
+        ("yesterday", 2, "is no time"),
+    ] {
+        let refused = site.restore(&["--at", time]);
+        assert_eq!(refused.status.code(), Some(code), "{time}: {}", said(&refused));
+        assert!(said(&refused).contains(word), "{time}: {}", said(&refused));
+    }
+    let both = site.restore(&["--at", "2026-11-28", "--record", "1"]);
+    assert_eq!(both.status.code(), Some(2));
+    let late = site.restore(&["--record", "999"]);
+    assert!(said(&late).contains("there is no record 999"), "{}", said(&late));
+    primary.end();
+}
+
+#[test]
+fn what_stands_under_the_name_stays() {
+    let site = Site::new();
+    let mut primary = small(&site, None);
+    primary.ship();
+    for name in ["new.db", "new.db-wal", "new.db-plait"] {
+        std::fs::write(site.path(name), b"somebody's").expect("a file");
+        let refused = site.restore(&[]);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(said(&refused).contains("is there"), "{}", said(&refused));
+        assert_eq!(std::fs::read(site.path(name)).expect("a file"), b"somebody's");
+        assert_eq!(site.left(), [name]);
+        std::fs::remove_file(site.path(name)).expect("it is removed");
+    }
+    primary.end();
+}
+
+/// A shell sets the limit; a write past it fails in place of ending the program.
+#[test]
+fn a_disk_that_is_full_leaves_nothing() {
+    let site = Site::new();
+    let mut primary = small(&site, None);
+    primary.run(
+        "WITH RECURSIVE n(i) AS (SELECT 10 UNION ALL SELECT i+1 FROM n WHERE i<40)
+         INSERT INTO t SELECT i, hex(zeroblob(2000)) FROM n",
+    );
+    primary.merge();
+    primary.ship();
+    for blocks in [0, 4, 16, 40, 80, 120] {
+        let own = site.command(&[]);
+        let mut command = std::process::Command::new("sh");
+        command.arg("-c").arg(format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"")).arg("sh");
+        command.arg(own.get_program()).args(own.get_args());
+        let output = command.output().expect("it runs");
+        assert_eq!(output.status.code(), Some(1), "{blocks}: {}", said(&output));
+        assert!(site.left().is_empty(), "{blocks}: {:?}", site.left());
+    }
+    assert!(site.restored_rows(&["--verify"]) == primary.rows(), "other rows");
+    primary.end();
+}
+
+// holds PLACE-1, PLACE-2
+#[test]
+fn a_restore_that_is_killed_leaves_nothing_under_the_name_and_the_next_one_removes_the_rest() {
+    let site = Site::new();
+    let (mut primary, moments) = life(&site, 6, 40);
+    primary.end();
+    let (_, rows) = moments.last().expect("a record");
+    let (mut killed, mut pause) = (0, Duration::ZERO);
+    loop {
+        let mut child =
+            site.command(&[]).stdout(std::process::Stdio::null()).spawn().expect("it runs");
+        std::thread::sleep(pause);
+        let _ = child.kill();
+        let status = child.wait().expect("it ends");
+        if site.left().iter().any(|name| name == "new.db") {
+            // It may have come that far before it was killed.
+            assert!(site.take_rows() == *rows, "other rows");
+        }
+        if status.signal().is_none() {
+            assert!(status.success());
+            break;
+        }
+        killed += 1;
+        pause += Duration::from_millis(2);
+    }
+    assert!(killed > 2, "{killed}");
+    assert!(site.restored_rows(&["--verify"]) == *rows, "other rows");
+    assert!(site.left().is_empty(), "{:?}", site.left());
+}
