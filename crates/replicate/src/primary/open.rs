@@ -134,8 +134,13 @@ async fn try_open(
     nonce: Nonce,
     before: Option<Before>,
 ) -> Result<Option<Opened>> {
-    // Over a hole nothing leads: readers begin with the next snapshot.
-    let sound = before.as_ref().filter(|before| before.tip.hole.is_none());
+    // Over a hole nothing leads: readers begin with the next snapshot. Nor does anything lead from
+    // another instance's tip. Two copies of a database that each made an exclusive transaction are
+    // at one position, with other pages.
+    let is_own = |before: &&Before| {
+        before.open.as_ref().is_some_and(|open| open.instance == source.instance())
+    };
+    let sound = before.as_ref().filter(|before| before.tip.hole.is_none()).filter(is_own);
     let position = sound.map(|before| before.tip.record.header.position);
     let start = begin(world, source, position).await?;
     let tip = before.as_ref().map(|before| &before.tip);
