@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Generation, Lsn};
 use crate::log::Frame;
 use crate::random;
-use crate::session::{Newest, in_transaction, note_rows, put_all};
+use crate::session::{Newest, in_transaction, note_rows};
 
 /// Frames that a base lacks.
 #[derive(Debug)]
@@ -49,10 +49,27 @@ impl Replay {
     /// # Errors
     /// `Corrupt` if the base lacks frames of this one.
     pub fn renew(&mut self, salt: u32) -> Result<()> {
-        if self.newest().is_some() {
-            return Err(Error::Corrupt("a session begins over a base that lacks commits".into()));
-        }
+        self.pass(Generation::new(u32::MAX))?;
         *self = Replay::new(salt);
+        Ok(())
+    }
+
+    /// Goes on over a base that something else has brought through this generation: an exclusive
+    /// transaction, or what came before it. A frame that prepared its pages is decided by them.
+    ///
+    /// # Errors
+    /// `Corrupt` if such a base lacks rows.
+    pub fn pass(&mut self, through: Generation) -> Result<()> {
+        let is_later = |(of, _): &(Generation, Newest)| *of > through;
+        let all = std::mem::take(&mut self.generations);
+        let (later, passed): (Vec<_>, Vec<_>) = all.into_iter().partition(is_later);
+        self.generations.extend(later);
+        if let Some((lacks, _)) = passed.iter().find(|(_, rows)| !rows.is_empty()) {
+            let why = format!("generation {lacks} was not merged before what comes next");
+            self.generations.extend(passed);
+            return Err(Error::Corrupt(why));
+        }
+        self.is_undecided = false;
         Ok(())
     }
 
@@ -104,10 +121,8 @@ impl Replay {
     /// The base's, or `Corrupt` if it has one of them already; then nothing is merged.
     pub fn merge(&mut self, base: &mut dyn Base, through: Generation) -> Result<()> {
         let mut later = self.generations.split_off(&through.next());
-        let mut newest = Newest::new();
-        for rows in self.generations.values() {
-            newest.extend(rows.iter().map(|(key, record)| (key.clone(), record.clone())));
-        }
+        let mut newest = BTreeMap::new();
+        self.generations.values().for_each(|rows| newest.extend(rows));
         let merged = in_transaction(base, |base| {
             let header = base.header()?;
             let first = self.generations.keys().next().copied().unwrap_or(through);
@@ -117,7 +132,12 @@ impl Replay {
                     header.generation
                 )));
             }
-            put_all(base, &newest)?;
+            for ((root, key), (is_tombstone, rec)) in &newest {
+                match is_tombstone {
+                    true => base.delete(*root, key, rec)?,
+                    false => base.put(*root, key, rec)?,
+                }
+            }
             base.stamp(&BaseHeader {
                 marked: true,
                 fenced: false,
@@ -128,6 +148,8 @@ impl Replay {
         });
         if merged.is_ok() {
             self.generations.clear();
+            // No merge comes between a frame that prepares and what resolves it.
+            self.is_undecided &= !later.is_empty();
         }
         self.generations.append(&mut later);
         merged

@@ -519,7 +519,7 @@ impl Decided {
     }
 }
 
-pub(crate) fn put_all(base: &mut dyn Base, newest: &Newest) -> Result<()> {
+fn put_all(base: &mut dyn Base, newest: &Newest) -> Result<()> {
     for ((root, key), (is_tombstone, rec)) in newest {
         if *is_tombstone {
             base.delete(*root, key, rec)?;

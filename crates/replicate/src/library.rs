@@ -6,7 +6,7 @@ use plait_engine::base::BaseOpener;
 /// Versions of the library inside this program, as an OPEN names the primary's.
 pub fn versions() -> String {
     let sqlite = Library::linked().version();
-    format!("Plait {}, SQLite {sqlite}", env!("CARGO_PKG_VERSION"))
+    format!("plait {}, SQLite {sqlite}", env!("CARGO_PKG_VERSION"))
 }
 
 /// Opens hidden connections; `None` if SQLite cannot begin.

@@ -74,6 +74,7 @@ pub fn run(args: &RestoreArgs) -> Result<(), String> {
     let Ok(mut file) = target.downcast::<NewFile>() else {
         return Err("the restore has returned another target".to_owned());
     };
+    let is_undecided = file.is_undecided();
     bar.set_style(style("  {msg} {spinner} {elapsed}"));
     bar.enable_steady_tick(Duration::from_millis(100));
     bar.set_message("merging the rest");
@@ -84,7 +85,6 @@ pub fn run(args: &RestoreArgs) -> Result<(), String> {
         file.verify().map_err(|error| failed("restore", &error))?;
     }
     let bytes = file.len_bytes().unwrap_or(0);
-    let is_undecided = file.is_undecided();
     if args.force {
         displace::put(file.keep(), &args.output)?;
     } else {

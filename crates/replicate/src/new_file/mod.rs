@@ -29,6 +29,7 @@ mod place;
 mod verify;
 mod written;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use plait_engine::base::{Base, BaseOpener, Checkpoint};
@@ -188,9 +189,11 @@ impl NewFile {
     /// Compares what a merge has written with what the primary has, and takes over its count of
     /// transactions (NEWFILE-1). Returns the sum that a MERGE would have here.
     fn compare(&mut self, merge: &Merge) -> Result<u32, TargetError> {
-        let wal = std::fs::read(self.place.beside("-wal")).map_err(|e| io(&e))?;
-        let written = last_transaction(&wal).ok_or_else(|| bad("the merge has left no WAL"))?;
-        match written.untold(merge.sum, merge.page_count) {
+        let wal = File::open(self.place.beside("-wal")).map_err(|e| io(&e))?;
+        let written = last_transaction(&wal).map_err(|e| io(&e))?;
+        let written = written.ok_or_else(|| bad("the merge has left no WAL"))?;
+        let (sum, untold) = written.compare(merge.sum, merge.page_count).map_err(|e| io(&e))?;
+        match untold {
             Some(0) => Ok(merge.sum),
             Some(untold) => {
                 self.close()?;
@@ -198,8 +201,8 @@ impl NewFile {
                 Ok(merge.sum)
             }
             // Another length with the same sum is another base.
-            None if written.sum() == merge.sum => Ok(!merge.sum),
-            None => Ok(written.sum()),
+            None if sum == merge.sum => Ok(!merge.sum),
+            None => Ok(sum),
         }
     }
 }
@@ -207,7 +210,7 @@ impl NewFile {
 fn opened<'a>(
     base: &'a mut Option<Box<dyn Base>>,
     opener: &dyn BaseOpener,
-    path: &PathBuf,
+    path: &Path,
 ) -> Result<&'a mut dyn Base, TargetError> {
     if base.is_none() {
         *base = Some(opener.open(path).map_err(|e| of_engine(&e))?);
@@ -268,12 +271,7 @@ impl Target for NewFile {
     }
 
     fn begin_pages(&mut self, set: &PageSet) -> Result<(), TargetError> {
-        let newest = self.replay.newest().map_or(0, engine::Generation::get);
-        if newest > 0 {
-            return Err(bad(format!(
-                "pages of a transaction come before generation {newest} was merged"
-            )));
-        }
+        self.replay.pass(engine::Generation::new(set.through.0)).map_err(|e| of_engine(&e))?;
         if set.page_bytes != self.pages.page_bytes() {
             return Err(bad("the pages have another size"));
         }

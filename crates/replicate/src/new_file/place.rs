@@ -107,9 +107,10 @@ impl Drop for Place {
     }
 }
 
+/// The file itself goes last: by it the next restore finds what is left, if this one is killed here.
 fn remove(path: &Path) {
-    let _ = std::fs::remove_file(path);
     BESIDE.iter().for_each(|suffix| drop(std::fs::remove_file(beside(path, suffix))));
+    let _ = std::fs::remove_file(path);
 }
 
 fn refuse_occupied(destination: &Path) -> io::Result<()> {

@@ -130,16 +130,22 @@ fn small(site: &Site, library: Option<&str>) -> super::Primary {
 // holds REPLAY-1
 #[test]
 fn frames_that_are_not_the_sessions_are_refused_though_their_record_is_sound() {
-    for change in 0..3 {
+    for change in 0..4 {
         let site = Site::new();
         let mut primary = small(&site, None);
+        let salt = primary.chain.position().salt.0;
         let Some(Item::Frames(mut frames)) = primary.unshipped().pop() else { panic!("frames") };
         let mut bytes = frames.bytes.to_vec();
         match change {
             0 => bytes[60] ^= 1,
             1 => frames.from.0 += 8,
-            // The frame that it names before it.
-            _ => bytes[44] ^= 1,
+            // The frame that it names before it, under a right checksum.
+            2 => {
+                bytes[44] ^= 1;
+                seal(&mut bytes, salt);
+            }
+            // Of another session.
+            _ => seal(&mut bytes, salt ^ 1),
         }
         frames.bytes = bytes.into();
         let number = if change == 1 {
@@ -155,6 +161,47 @@ fn frames_that_are_not_the_sessions_are_refused_though_their_record_is_sound() {
         assert!(site.left().is_empty());
         primary.end();
     }
+}
+
+/// A frame as a commit over several files writes it first: with a mark before its rows.
+fn prepared(frame: &[u8], salt: u32) -> Vec<u8> {
+    let name = b"app.db-mj00000001";
+    let mut mark = [0_u32, name.len() as u32, 0, 2].map(u32::to_le_bytes).concat();
+    mark.extend_from_slice(name);
+    mark.resize(mark.len().next_multiple_of(8), 0);
+    let mut bytes = [&frame[..48], &mark, &frame[48..frame.len() - 8]].concat();
+    let length = (bytes.len() as u32 + 8).to_le_bytes();
+    bytes[4..8].copy_from_slice(&length);
+    let ops = u32::from_le_bytes(bytes[36..40].try_into().expect("four bytes")) + 1;
+    bytes[36..40].copy_from_slice(&ops.to_le_bytes());
+    bytes.extend_from_slice(&length);
+    bytes.extend_from_slice(&[0; 4]);
+    seal(&mut bytes, salt);
+    bytes
+}
+
+/// Gives a frame its checksum.
+fn seal(frame: &mut [u8], salt: u32) {
+    let (bytes, crc) = frame.split_at_mut(frame.len() - 4);
+    let sum = crc32c::crc32c_append(crc32c::crc32c(&salt.to_le_bytes()), bytes);
+    crc.copy_from_slice(&sum.to_le_bytes());
+}
+
+// holds REPLAY-3
+#[test]
+fn a_commit_over_several_files_that_is_not_decided_is_left_out_and_told() {
+    let site = Site::new();
+    let mut primary = small(&site, None);
+    let Some(Item::Frames(mut frames)) = primary.unshipped().pop() else { panic!("frames") };
+    let salt = primary.chain.position().salt;
+    frames.bytes = prepared(&frames.bytes, salt.0).into();
+    primary.chain.append(vec![Item::Frames(frames)]);
+    let output = site.restore(&["--verify"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(said(&output).contains("over several files"), "{}", said(&output));
+    let rows = site.take_rows();
+    assert!(rows.contains("two") && !rows.contains("three"), "{rows}");
+    primary.end();
 }
 
 fn last_merge(primary: &mut super::Primary, sum: u32) -> RecordNumber {
@@ -297,6 +344,38 @@ fn what_stands_under_the_name_stays() {
         assert_eq!(site.left(), [name]);
         std::fs::remove_file(site.path(name)).expect("it is removed");
     }
+    primary.end();
+}
+
+#[test]
+fn with_force_plait_restore_gets_the_whole_file_and_what_it_was_made_from_goes() {
+    let site = Site::new();
+    let mut primary = small(&site, None);
+    primary.ship();
+    let folder = site.path("bin");
+    std::fs::create_dir(&folder).expect("a folder");
+    let program = folder.join("plait-replicate");
+    std::fs::copy(env!("CARGO_BIN_EXE_plait-replicate"), &program).expect("a program");
+    let own = site.command(&["--force"]);
+    let forced = || {
+        let mut command = std::process::Command::new(&program);
+        command.args(own.get_args()).output().expect("it runs")
+    };
+    std::fs::write(site.path("new.db"), b"somebody's").expect("a file");
+    let alone = forced();
+    assert_eq!(alone.status.code(), Some(1));
+    assert!(said(&alone).contains("bin/plait, which --force needs"), "{}", said(&alone));
+    for (code, outcome) in [(0, "success"), (1, "failure")] {
+        let script = format!("#!/bin/sh\n[ \"$1\" = restore ] && cp \"$2\" \"$3\"; exit {code}\n");
+        let plait = folder.join("plait");
+        std::fs::write(&plait, script).expect("a script");
+        let rights = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&plait, rights).expect("it may run");
+        let output = forced();
+        assert_eq!(output.status.code(), Some(code), "{outcome}: {}", said(&output));
+        assert_eq!(site.left(), ["new.db"], "{outcome}");
+    }
+    assert!(site.take_rows() == primary.rows(), "other rows");
     primary.end();
 }
 

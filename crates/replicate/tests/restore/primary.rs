@@ -4,6 +4,7 @@
 //! Merges happen where the test asks for them, by a checkpoint; a change of the schema and VACUUM,
 //! which merge everything first, come behind one.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,6 +21,9 @@ use crate::chain::{self, Chain};
 
 /// What keeps the writer from being alone, so that its commits go to the log.
 const BESIDE: &str = "BEGIN; SELECT 1 FROM sqlite_schema; COMMIT";
+
+/// Frames that follow each other: generation, position, first and last commit, bytes.
+type Run = (u32, u64, (u64, u64), Vec<u8>);
 
 /// The database and its chain.
 pub struct Primary {
@@ -151,7 +155,7 @@ impl Primary {
             Err(LogError::Missing { .. }) => return Vec::new(),
             other => other.expect("the log is sound"),
         };
-        let mut runs: Vec<(u32, u64, (u64, u64), Vec<u8>)> = Vec::new();
+        let mut runs: Vec<Run> = Vec::new();
         let taken = scan.replay(|frame| {
             let (generation, at, ts) =
                 (frame.generation.get(), frame.lsn.get(), frame.commit_ts.get());
@@ -183,16 +187,17 @@ impl Primary {
         self.keeper().execute("PRAGMA wal_checkpoint").expect("it merges");
         let through = self.generation();
         if through != before {
-            let wal = std::fs::read(plait_replicate::new_file::beside(&self.path, "-wal"));
+            let wal = File::open(plait_replicate::new_file::beside(&self.path, "-wal"));
             let wal = wal.expect("a WAL");
-            let written = last_transaction(&wal).expect("the merge's");
-            assert_eq!(word(written.pages[&1], 76), through, "the merge was the last to write");
+            let written = last_transaction(&wal).expect("it is read").expect("the merge's");
+            let first = written.page(1).expect("it is read").expect("page 1");
+            assert_eq!(word(&first, 76), through, "the merge was the last to write");
             let (before, through) = (Generation(before), Generation(through));
             items.push(Item::Merge(Merge {
                 before,
                 through,
                 page_count: written.page_count,
-                sum: written.sum(),
+                sum: written.sum().expect("it is read"),
             }));
         }
         if !items.is_empty() {
@@ -266,10 +271,10 @@ impl Primary {
 
 /// The newest page 1.
 fn page_1(path: &Path) -> Vec<u8> {
-    let wal = std::fs::read(plait_replicate::new_file::beside(path, "-wal")).unwrap_or_default();
-    let written = last_transaction(&wal).and_then(|written| written.pages.get(&1).copied());
-    match written {
-        Some(page) => page.to_vec(),
+    let wal = File::open(plait_replicate::new_file::beside(path, "-wal")).ok();
+    let written = wal.as_ref().and_then(|wal| last_transaction(wal).expect("it is read"));
+    match written.and_then(|written| written.page(1).expect("it is read")) {
+        Some(page) => page,
         None => std::fs::read(path).expect("a file")[..100].to_vec(),
     }
 }
