@@ -196,7 +196,7 @@ Examples:
   plait backup app.db /backups/app.db --force --check full"
     )]
     Backup(backup::BackupArgs),
-    /// Put a backup in the place of a database
+    /// Put a backup in the place of a database, or restore out of a replica
     #[command(
         long_about = "\
 Put a backup in the place of a database, whatever stands there: a database, the files beside it, some of them, or nothing.
@@ -204,9 +204,13 @@ Put a backup in the place of a database, whatever stands there: a database, the 
 BACKUP is copied and checked before anything is changed. What stood there is kept under the name FILE-before-restore-1, with all files \
 beside it: nothing is deleted. The file keeps its journal mode, owner and permissions. The command refuses while a program has FILE open.
 
-Killed at any moment it leaves the database as it was, restored, or closed: then nothing opens it, and the same command ends what was begun.",
+Killed at any moment it leaves the database as it was, restored, or closed: then nothing opens it, and the same command ends what was begun.
+
+With -o FILE it makes FILE out of a replica, as it was at the newest moment that was shipped or at an earlier one; `plait replicas` lists \
+them. Nothing stands under that name before it is whole.",
         after_help = "\
 Examples:
+  plait restore s3://bucket/app -o app.db --at '2026-11-28 12:00'
   plait restore /backups/app.db app.db
   plait restore app.db-before-restore-1 app.db     back again
   plait restore /backups/app.db app.db --to concurrent"

@@ -44,6 +44,10 @@ fn arguments_reach_the_program_for_replicas() {
     for (given, arrived) in [
         (&["replicas", "s3://b/x"][..], "<replicas><s3://b/x>"),
         (&["probe", "--measure", "x"], "<probe><--measure><x>"),
+        (
+            &["restore", "s3://b/x", "-o", "n.db", "--record", "7"],
+            "<restore><s3://b/x><--output><n.db><--record><7>",
+        ),
     ] {
         let ran = finish(installed(folder.path()).args(given));
         assert_eq!((ran.code, ran.out.as_str()), (3, arrived), "{given:?}: {ran:?}");

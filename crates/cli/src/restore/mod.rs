@@ -2,11 +2,13 @@
 //!
 //! | module | concept |
 //! |---|---|
+//! | [`replica`] | a replica in place of a backup: handed over to `plait-replicate` |
 //! | [`swap`] | the renames, and who may be killed between them |
 //!
 //! The backup is copied into the folder of the database first, as `plait backup` copies (`copy`): so it is checked, and may be a
 //! database in use or with files beside it. Files that nobody uses are brought into a private copy (`copy/scratch.rs`): the backup is only read. What stood there is neither opened nor changed, since it may be what is damaged.
 
+mod replica;
 mod swap;
 
 use std::fs::Metadata;
@@ -32,12 +34,14 @@ const LINKS_MAX: usize = 40;
 /// Arguments of `plait restore`.
 #[derive(Args, Debug)]
 pub struct RestoreArgs {
-    /// The backup, with the files that lie beside it; it is only read
+    /// The backup, with the files that lie beside it; it is only read. With -o: the URL of a replica
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
     /// The database that it is to be
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "output", conflicts_with = "output")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    replica: replica::ReplicaArgs,
     /// Journal mode that the file gets; otherwise that of what stood there, or of the backup
     #[arg(long, value_enum, value_name = "MODE")]
     to: Option<Mode>,
@@ -67,27 +71,44 @@ impl Mode {
     }
 }
 
+/// A backup in the place of a database.
+struct Request<'a> {
+    backup: &'a PathBuf,
+    file: &'a PathBuf,
+    to: Option<Mode>,
+    check: Thoroughness,
+}
+
 /// Restores.
 pub fn run(args: &RestoreArgs) -> Result<u8> {
+    match &args.file {
+        Some(file) => {
+            put_in_place(&Request { backup: &args.backup, file, to: args.to, check: args.check })
+        }
+        None => replica::hand_over(&args.backup, &args.replica),
+    }
+}
+
+fn put_in_place(args: &Request<'_>) -> Result<u8> {
     let (shown, backup_shown) = (args.file.display(), args.backup.display());
-    let path = follow(&args.file)?;
-    let old = old_file(&path, &args.file)?;
+    let path = follow(args.file)?;
+    let old = old_file(&path, args.file)?;
     refuse_itself(args, &path, old.as_ref())?;
-    let backup = sound_backup(&args.backup)?;
+    let backup = sound_backup(args.backup)?;
     users::refuse(&path, &all_of(&path))?;
     os::note_interrupts();
     leftovers::warn(&path, leftovers::RESTORE);
     let before = mode_before(&path);
     let wanted = args.to.map(Mode::name).or(before);
-    let own = std::fs::metadata(&backup.path).map_err(|e| Failure::io("read", &args.backup, &e))?;
+    let own = std::fs::metadata(&backup.path).map_err(|e| Failure::io("read", args.backup, &e))?;
     let is_alone = copy::is_alone(&backup);
     let is_private =
         !is_alone && copy::has_neighbours(&backup) && users::refuse_any(&backup.path).is_ok();
-    let backup = if is_alone || is_private { copy::at_rest(&args.backup)? } else { backup };
-    let private = if is_private { Some(recovered(&backup, &args.backup)?) } else { None };
+    let backup = if is_alone || is_private { copy::at_rest(args.backup)? } else { backup };
+    let private = if is_private { Some(recovered(&backup, args.backup)?) } else { None };
     let new = WholeCopy::make(&Plan {
         source: &private.as_ref().map_or_else(|| backup.path.clone(), Scratch::database),
-        shown: &args.backup,
+        shown: args.backup,
         is_alone,
         target: &path,
         infix: leftovers::RESTORE,
@@ -96,10 +117,10 @@ pub fn run(args: &RestoreArgs) -> Result<u8> {
         check: args.check,
     })?;
     if (is_alone || is_private) && backup.has_moved() {
-        return Err(copy::moved(&args.backup));
+        return Err(copy::moved(args.backup));
     }
     if let Some(old) = &old {
-        give_rights(&new, old, &args.file)?;
+        give_rights(&new, old, args.file)?;
     }
     swap::refuse_others(&path, &new)?;
     let (told, mode, misses_mode) = (new.told(), new.mode, new.misses_mode.clone());
@@ -115,10 +136,10 @@ pub fn run(args: &RestoreArgs) -> Result<u8> {
 }
 
 /// The database, under whatever name, and what belongs to one.
-fn refuse_itself(args: &RestoreArgs, path: &Path, old: Option<&Metadata>) -> Result<()> {
+fn refuse_itself(args: &Request<'_>, path: &Path, old: Option<&Metadata>) -> Result<()> {
     let (shown, backup) = (args.file.display(), args.backup.display());
     let identity = |meta: &Metadata| (meta.dev(), meta.ino());
-    let of_backup = std::fs::metadata(&args.backup).ok().map(|meta| identity(&meta));
+    let of_backup = std::fs::metadata(args.backup).ok().map(|meta| identity(&meta));
     if old.is_some() && old.map(identity) == of_backup {
         if barrier::aside(path).is_some() {
             return Err(Failure::new(
