@@ -117,9 +117,15 @@ struct End {
 async fn end_of(world: &World, stop: Stop) -> Result<(Reader, End)> {
     let tip = find_tip(world).await;
     let Stop::Record(number) = stop else {
-        let tip = tip?.ok_or(Error::Empty)?;
-        let header = tip.record.header;
-        let mut reader = Reader::with(world, tip.listing);
+        let (mut reader, header) = match (tip, stop) {
+            (Ok(tip), _) => {
+                let tip = tip.ok_or(Error::Empty)?;
+                (Reader::with(world, tip.listing), tip.record.header)
+            }
+            (Err(error @ Error::Store { .. }), _) => return Err(error),
+            (Err(error), Stop::Time(until)) => readable_after(world, until, error).await?,
+            (Err(error), _) => return Err(error),
+        };
         let known = crate::snapshots::known(&mut reader, header.snapshot).await?;
         return Ok((reader, End { header, known: known.into_iter().collect() }));
     };
@@ -154,6 +160,27 @@ async fn end_of(world: &World, stop: Stop) -> Result<(Reader, End)> {
         known.extend(crate::snapshots::known(&mut reader, from.unwrap_or_default()).await?);
     }
     Ok((reader, End { header, known }))
+}
+
+/// The newest record that can be read, where the newest one cannot be: it was written later than the
+/// time that is asked for, or else nobody knows what was written by then.
+async fn readable_after(world: &World, until: u64, error: Error) -> Result<(Reader, Header)> {
+    let listing = Listing::make(world).await?;
+    let mut number = listing.highest();
+    let mut reader = Reader::with(world, listing);
+    while number != RecordNumber::NONE {
+        let header = match reader.object(number, true).await {
+            Ok(Found::Object(bytes)) => header_of(&bytes).ok(),
+            Err(error @ Error::Store { .. }) => return Err(error),
+            Ok(Found::Nothing) | Err(_) => None,
+        };
+        match header.filter(|header| header.number == number) {
+            Some(header) if header.written_ms > until => return Ok((reader, header)),
+            Some(_) => break,
+            None => number = number.before(),
+        }
+    }
+    Err(error)
 }
 
 /// The newest snapshot that the moment can be reached from, without parts that are bad.

@@ -331,6 +331,39 @@ fn a_time_is_the_last_record_before_it_or_says_what_can_be_had() {
 }
 
 #[test]
+fn a_newest_record_that_is_damaged_is_in_nobodys_way_who_asks_for_an_earlier_time() {
+    let site = Site::new();
+    let mut primary = small(&site, None);
+    primary.ship();
+    let rows = primary.rows();
+    let asked = primary.chain.number();
+    for value in ["four", "five"] {
+        primary.run(&format!("INSERT INTO t(b) VALUES('{value}')"));
+        primary.ship();
+    }
+    let newest = primary.chain.number();
+    let path = site.path("replica").join(names::record(newest));
+    let mut bytes = std::fs::read(&path).expect("a record");
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&path, bytes).expect("it is written");
+    let at = |number: RecordNumber| {
+        let text = plait_replicate::dates::utc(super::chain::BEGUN_MS + number.0 * 1000);
+        text.trim_end_matches(" UTC").to_owned()
+    };
+    assert!(site.restored_rows(&["--at", &at(asked)]) == rows, "other rows");
+    assert!(site.restored_rows(&["--record", &asked.to_string()]) == rows, "other rows");
+    // Its header is sound, and says that it was written later than this.
+    assert!(site.restored_rows(&["--at", &at(newest.before())]).contains("four"));
+    for arguments in [&[][..], &["--at", &at(newest)]] {
+        let refused = site.restore(arguments);
+        assert_eq!(refused.status.code(), Some(1), "{arguments:?}: {}", said(&refused));
+        assert!(said(&refused).contains(&format!("record {newest}")), "{}", said(&refused));
+    }
+    primary.end();
+}
+
+#[test]
 fn what_stands_under_the_name_stays() {
     let site = Site::new();
     let mut primary = small(&site, None);
