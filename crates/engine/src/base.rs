@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Root};
 use crate::shm::read_marks::ReadMarks;
+pub use crate::shm::shipping::Written;
 use crate::storage::StorageFile;
 
 /// The base's header, as far as the mode needs it.
@@ -60,6 +61,32 @@ impl WalState {
     }
 }
 
+/// Where page 1 has the salt.
+const SALT: std::ops::Range<usize> = 72..76;
+
+/// Adds page `number` to the sum of pages with smaller numbers, which is 0 before the first (see
+/// [`Written::sum`]).
+pub fn sum_page(sum: u32, number: u32, page: &[u8]) -> u32 {
+    let sum = crc32c::crc32c_append(sum, &number.to_le_bytes());
+    if number != 1 || page.len() < SALT.end {
+        return crc32c::crc32c_append(sum, page);
+    }
+    let sum = crc32c::crc32c_append(sum, &page[..SALT.start]);
+    let sum = crc32c::crc32c_append(sum, &[0; 4]);
+    crc32c::crc32c_append(sum, &page[SALT.end..])
+}
+
+/// What a copy of the base is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PagesRead {
+    /// Its header.
+    pub header: BaseHeader,
+    /// Bytes of a page.
+    pub page_bytes: u32,
+    /// Pages.
+    pub page_count: u32,
+}
+
 /// A hidden connection to the base that stays on SQLite's own path.
 ///
 /// `begin` and `commit` or `rollback` enclose one write transaction; `put`, `delete`, `stamp` and
@@ -106,6 +133,29 @@ pub trait Base: Send {
     /// Commits; the transaction is on disk when this returns. After a failure it has been rolled
     /// back.
     fn commit(&mut self) -> Result<()>;
+    /// As `commit`, and says what the transaction has written; `None`: this base cannot tell.
+    ///
+    /// # Errors
+    /// As `commit`.
+    fn commit_and_sum(&mut self) -> Result<Option<Written>> {
+        self.commit().map(|()| None)
+    }
+    /// Starts a read transaction at the newest state, and says what that is.
+    ///
+    /// # Errors
+    /// `Replaced`; a base that is not made of pages has none to read.
+    fn begin_read(&mut self) -> Result<PagesRead> {
+        Err(Error::Misuse("a base without pages".into()))
+    }
+    /// Reads page `number`, counted from 1, in a read transaction.
+    ///
+    /// # Errors
+    /// I/O errors.
+    fn read_page(&mut self, _number: u32, _content: &mut [u8]) -> Result<()> {
+        Err(Error::Misuse("a base without pages".into()))
+    }
+    /// Ends the read transaction.
+    fn end_read(&mut self) {}
     /// Rolls the transaction back.
     fn rollback(&mut self);
     /// Raises the fence in the database file itself, which its WAL already says; on disk when this

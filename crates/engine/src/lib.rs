@@ -40,6 +40,7 @@ mod registry;
 pub mod replay;
 pub mod session;
 pub mod several;
+pub mod ship;
 pub mod shm;
 pub mod storage;
 pub mod sync;

@@ -170,6 +170,9 @@ pub(crate) fn begin(
     let mut is_restored = false;
     if trusted && continues(region, base, &header)? {
         bury_or_leave(region, base)?;
+        // BOUND-2 in database/boundaries.rs.
+        let generation = Generation::new(region.control().base_generation.load(Relaxed));
+        region.layout().shipping.boundaries.note_unknown(generation, header.generation);
         if moment::has_its_log(layout, &log, header.generation) {
             return Ok(Begun::Recovered { from_log: false });
         }

@@ -20,6 +20,8 @@ typedef struct PlBase {
   int bStrange;           /* its WAL-index is not the session's */
   int eRival;             /* PLR_x of the call that failed */
   int bMerged;            /* the open write transaction has put or deleted entries */
+  u32 aWalSalt[2];        /* of the WAL when that transaction began */
+  u32 iWalEnd;            /* its last frame then */
   char *zMsg;             /* what plBaseErrmsg() returned last, or 0 */
   PlApply apply;
 } PlBase;
@@ -259,6 +261,11 @@ static int plBaseBeginWrite(void *p){
     rc = SQLITE_CANTOPEN;
   }
   if( rc==SQLITE_OK ){
+    Wal *pWal = pBt->pBt->pPager->pWal;
+    if( pWal ){
+      memcpy(pBase->aWalSalt, pWal->hdr.aSalt, sizeof(pBase->aWalSalt));
+      pBase->iWalEnd = pWal->hdr.mxFrame;
+    }
     pBase->db->autoCommit = 0;
     rc = plBaseSchema(pBase);
     if( rc ){
@@ -362,6 +369,118 @@ static int plBaseCommit(void *p){
   sqlite3Error(pBase->db, rc);
   sqlite3_mutex_leave(pBase->db->mutex);
   return rc;
+}
+
+typedef struct PlWritten { u32 iPage; u32 iFrame; } PlWritten;
+
+static int plWrittenOrder(const void *a, const void *b){
+  u32 x = ((const PlWritten*)a)->iPage, y = ((const PlWritten*)b)->iPage;
+  return x<y ? -1 : x>y;
+}
+
+/* Reads the header of a frame of the WAL, or (aPage) its page too, behind the header in aFrame. */
+static int plReadFrame(Wal *pWal, u32 iFrame, int nByte, u8 *aFrame, int bPage){
+  i64 iOffset = walFrameOffset(iFrame, nByte);
+  return sqlite3OsRead(pWal->pWalFd, aFrame, WAL_FRAME_HDRSIZE + (bPage ? nByte : 0), iOffset);
+}
+
+/* The sum of the pages that the transaction has written which was just committed: they are in the
+** WAL, behind what was there when it began, or from its start if it has begun the WAL anew. SQLite
+** writes a page again over its own frame of the same transaction, so each is there once. A page that
+** left the cache before the end of the database moved before it is there too, and does not count.
+**
+** Nobody begins the WAL anew now: that takes the right to merge, which the caller has. */
+static int plBaseSum(PlBase *pBase, u32 *pnPage, u32 *pSum){
+  BtShared *pBt = plBaseBtree(pBase)->pBt;
+  Wal *pWal = pBt->pPager->pWal;
+  int nByte = (int)pBt->pageSize;
+  PlWritten *a = 0;
+  u8 *aFrame = 0;
+  u32 iFirst, n, i, sum = 0;
+  int rc = SQLITE_OK;
+  if( pWal==0 ) return SQLITE_ERROR;
+  iFirst = memcmp(pBase->aWalSalt, pWal->hdr.aSalt, sizeof(pBase->aWalSalt))==0 ? pBase->iWalEnd+1 : 1;
+  if( pWal->hdr.mxFrame<iFirst ) return SQLITE_ERROR;
+  n = pWal->hdr.mxFrame + 1 - iFirst;
+  a = sqlite3_malloc64((u64)n * sizeof(PlWritten));
+  aFrame = sqlite3_malloc64((u64)nByte + WAL_FRAME_HDRSIZE);
+  if( a==0 || aFrame==0 ) rc = SQLITE_NOMEM_BKPT;
+  for(i=0; rc==SQLITE_OK && i<n; i++){
+    rc = plReadFrame(pWal, iFirst+i, nByte, aFrame, 0);
+    if( rc==SQLITE_OK ) a[i] = (PlWritten){ get4byte(aFrame), iFirst+i };
+  }
+  if( rc==SQLITE_OK ){
+    *pnPage = pWal->hdr.nPage;
+    qsort(a, n, sizeof(PlWritten), plWrittenOrder);
+  }
+  for(i=0; rc==SQLITE_OK && i<n && a[i].iPage<=*pnPage; i++){
+    rc = plReadFrame(pWal, a[i].iFrame, nByte, aFrame, 1);
+    if( rc==SQLITE_OK ) sum = pl_sum_page(sum, a[i].iPage, &aFrame[WAL_FRAME_HDRSIZE], (u32)nByte);
+  }
+  *pSum = sum;
+  sqlite3_free(a);
+  sqlite3_free(aFrame);
+  return rc;
+}
+
+static int plBaseCommitSum(void *p, int *pbSummed, uint32_t *pnPage, uint32_t *pSum){
+  PlBase *pBase = (PlBase*)p;
+  int rc = plBaseCommit(p);
+  *pbSummed = 0;
+  if( rc==SQLITE_OK ){
+    sqlite3_mutex_enter(pBase->db->mutex);
+    *pbSummed = plBaseSum(pBase, pnPage, pSum)==SQLITE_OK;
+    sqlite3_mutex_leave(pBase->db->mutex);
+  }
+  return rc;
+}
+
+static int plBaseBeginRead(void *p, PlHeader *pOut, uint32_t *pnPageByte, uint32_t *pnPage){
+  PlBase *pBase = (PlBase*)p;
+  Btree *pBt = plBaseBtree(pBase);
+  int rc;
+  plBaseEnter(pBase);
+  plBaseUseMarks(pBase);
+  rc = sqlite3StockBtreeBeginTrans(pBt, 0, 0);
+  if( rc==SQLITE_OK ){
+    u8 bFenced = 0;
+    plReadHeader(pBt->pBt, pOut);
+    plHold(pBt);
+    rc = plBaseFits(pBase, &bFenced);
+    pOut->fenceInWalAlone = pOut->fenced && !bFenced;
+    if( rc ) plBaseRefuse(pBase);
+  }
+  *pnPageByte = (uint32_t)sqlite3BtreeGetPageSize(pBt);
+  *pnPage = rc==SQLITE_OK ? sqlite3BtreeLastPage(pBt) : 0;
+  sqlite3Error(pBase->db, rc);
+  sqlite3_mutex_leave(pBase->db->mutex);
+  return rc;
+}
+
+/* The page with the bytes that are locked has no content. */
+static int plBaseReadPage(void *p, uint32_t iPage, uint8_t *aPage){
+  PlBase *pBase = (PlBase*)p;
+  BtShared *pBt = plBaseBtree(pBase)->pBt;
+  DbPage *pPage = 0;
+  int rc = SQLITE_OK;
+  sqlite3_mutex_enter(pBase->db->mutex);
+  if( iPage==PENDING_BYTE_PAGE(pBt) ){
+    memset(aPage, 0, pBt->pageSize);
+  }else{
+    rc = sqlite3PagerGet(pBt->pPager, iPage, &pPage, 0);
+    if( rc==SQLITE_OK ) memcpy(aPage, sqlite3PagerGetData(pPage), pBt->pageSize);
+    sqlite3PagerUnref(pPage);
+  }
+  sqlite3Error(pBase->db, rc);
+  sqlite3_mutex_leave(pBase->db->mutex);
+  return rc;
+}
+
+static void plBaseEndRead(void *p){
+  PlBase *pBase = (PlBase*)p;
+  sqlite3_mutex_enter(pBase->db->mutex);
+  (void)sqlite3StockBtreeCommit(plBaseBtree(pBase));
+  sqlite3_mutex_leave(pBase->db->mutex);
 }
 
 static void plBaseRollback(void *p){
@@ -585,7 +704,7 @@ static void plBaseTell(int rc, const char *zText){
 
 static const PlBaseOps plBaseOps = {
   plBaseOpen, plBaseClose, plBaseReadMarks, plBaseErrmsg, plBaseHeader, plBaseBeginWrite, plBasePut, plBaseDelete, plBaseReplacePages,
-  plBasePutPage, plBaseSetPageCount, plBaseStamp, plBaseCommit, plBaseRollback, plBaseHasUnseen, plBaseWaitAtMost,
+  plBasePutPage, plBaseSetPageCount, plBaseStamp, plBaseCommit, plBaseCommitSum, plBaseRollback, plBaseBeginRead, plBaseReadPage, plBaseEndRead, plBaseHasUnseen, plBaseWaitAtMost,
   plBaseRaiseFence, plBaseLowerFence, plBaseSyncLowered, plBaseCheckpoint, plBaseBorrow, plBaseSyncLent,
   plBaseGiveBack, plBaseTell
 };

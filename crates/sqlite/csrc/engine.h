@@ -94,7 +94,15 @@ typedef struct PlBaseOps {
   int  (*xSetPageCount)(void *pBase, uint32_t nPage); /* after the last xPutPage */
   int  (*xStamp)(void *pBase, const PlHeader *p);    /* inside a write transaction: 18,19,72..79 */
   int  (*xCommit)(void *pBase);                      /* durable when it returns SQLITE_OK */
+  /* As xCommit. *pbSummed: *pnPage pages are in the database behind it, and *pSum is the sum of
+  ** those that it wrote (pl_sum_page). */
+  int  (*xCommitSum)(void *pBase, int *pbSummed, uint32_t *pnPage, uint32_t *pSum);
   void (*xRollback)(void *pBase);
+  /* A read transaction at the newest state: its header, bytes of a page, pages. Then any of these,
+  ** and its end. */
+  int  (*xBeginRead)(void *pBase, PlHeader *pOut, uint32_t *pnPageByte, uint32_t *pnPage);
+  int  (*xReadPage)(void *pBase, uint32_t iPage, uint8_t *aPage);
+  void (*xEndRead)(void *pBase);
   /* *pbUnseen: the WAL holds a whole transaction that the WAL-index does not show. */
   int  (*xHasUnseen)(void *pBase, int *pbUnseen);
   /* For locks of the file; ms<0: the initial limit. */
@@ -499,6 +507,9 @@ int  pl_encode_values(const PlValue *a, uint32_t n, const uint8_t *aField, uint8
 /* Returns the values of an index key as text, UTF-8 without a terminating zero: ('a', 5), or ('a...
 ** for a truncated key. */
 int  pl_describe_key(const uint8_t *pKey, uint32_t nKey, uint8_t textEncoding, PlBuf *pBuf);
+
+/* Adds a page to a sum of pages, which begins with 0 and takes them by ascending numbers. */
+uint32_t pl_sum_page(uint32_t sum, uint32_t iPage, const uint8_t *aPage, uint32_t nByte);
 
 /* ---- visibility --------------------------------------------------------------------- */
 typedef struct PlConflict {

@@ -34,6 +34,7 @@ use crate::sync::mutex::{Identity, Party};
 use crate::sync::worker::Worker;
 use crate::sync::yielding::Yielding;
 
+pub mod boundaries;
 pub mod changed;
 pub(crate) mod gaps;
 pub(crate) mod generations;
@@ -50,6 +51,7 @@ mod pin_model;
 pub(crate) mod right;
 #[cfg(test)]
 mod right_model;
+pub mod shipping;
 mod slots;
 pub mod status;
 mod turns;
@@ -280,6 +282,11 @@ impl Database {
         (is_fenced && matches!(self.claim_log(), Ok(true))).then(|| &*self.read_marks)
     }
 
+    /// The locks of this process on the base's read marks, for one more hidden connection.
+    pub(crate) fn shared_read_marks(&self) -> &Arc<ReadMarks> {
+        &self.read_marks
+    }
+
     fn base_wal(&self) -> BaseWal {
         let opener = self.opener.clone();
         BaseWal::new(Arc::new(OsStorage), suffixed(&self.path, "-wal"))
@@ -290,6 +297,10 @@ impl Database {
     pub(crate) fn make_room_in_log(&self, lacking: AppendError) -> Result<()> {
         if let AppendError::NeedsRing(bytes) = lacking {
             return self.region.grow_ring(bytes);
+        }
+        if matches!(lacking, AppendError::NeedsSlots(_)) && !self.region.has_space_to_spare() {
+            // HELD-2: the disk is for commits.
+            self.log_shared().break_hold();
         }
         self.log()?.make_room(lacking).map_err(Error::from)
     }

@@ -123,6 +123,7 @@ use crate::memtable::EntryKind;
 use crate::pages;
 use crate::several::{self, Verdict};
 use crate::shm::layout::{Layout, fence, owes, owner, txn_state};
+use crate::shm::shipping::Change;
 use crate::sync::mutex::Guard;
 use crate::sync::wait;
 use crate::{crash_point, session};
@@ -282,6 +283,8 @@ impl Database {
         }
         let _guard = self.lock_commit_even_if_poisoned()?;
         let exclusive = exclusive && self.generations.is_stamp(header.generation);
+        // Whatever it was, it may have buried something as well.
+        self.note_unknown_boundary(header.generation);
         self.generations.settle_base(&header, exclusive.then_some(&Changed::ANYTHING));
         // A fence that the dead process was raising is raised by the next writer.
         self.note_rest(&header);
@@ -306,7 +309,8 @@ impl Database {
     /// has the right to merge, and leaves it behind if this fails: until the burial is done nothing
     /// commits, and a commit that comes back then is one that was made.
     pub(crate) fn bury_unfinished_commit(&self) -> Result<()> {
-        self.with_base(session::bury)
+        self.with_base(session::bury)?;
+        self.note_burial()
     }
 }
 
@@ -748,6 +752,7 @@ impl Database {
         }
         {
             let _guard = self.lock_commit_even_if_poisoned()?;
+            self.note_boundary(header.generation, Change::Exclusive, Lsn::new(0));
             self.generations.settle_base(&header, Some(&Changed::ANYTHING));
             // Last: after an earlier death the next process does this again. Release, for readers
             // without the mutex.

@@ -491,6 +491,20 @@ impl LogFile {
         self.file.write_at(bytes, at).map_err(|e| self.write_error(&e))
     }
 
+    /// Reads stream bytes that start at `lsn` from the slot of their segment; returns how many there
+    /// were.
+    pub(super) fn read_stream(
+        &self,
+        slot: u32,
+        lsn: Lsn,
+        bytes: &mut [u8],
+    ) -> Result<usize, LogError> {
+        let within = lsn.get() & (self.header.segment_bytes - 1);
+        debug_assert!(within + bytes.len() as u64 <= self.header.segment_bytes);
+        let at = slot_offset(slot, self.header.segment_bytes) + PAGE_BYTES + within;
+        self.file.read_at(bytes, at).map_err(|e| LogError::io("read", &self.path, &e))
+    }
+
     pub(super) fn sync(&self) -> Result<(), LogError> {
         self.file.sync_data().map_err(|e| LogError::io("sync", &self.path, &e))
     }

@@ -451,7 +451,7 @@ impl Log {
         let shared = self.shared();
         match lacking {
             AppendError::RingFull => self.write_through(shared.log_end()),
-            AppendError::NeedsSlots(slots) => self.grow(u64::from(slots) * shared.segment_bytes()),
+            AppendError::NeedsSlots(slots) => self.grow_or_break_hold(slots),
             AppendError::NeedsBytes(bytes) => self.grow(self.worth_preparing(bytes)),
             AppendError::NeedsRing(_) => unreachable!("shared memory is its owner's to allocate"),
             AppendError::LimitReached => Err(LogError::Full {
@@ -464,6 +464,18 @@ impl Log {
             AppendError::Poisoned(errno) => {
                 self.check_poison().and(Err(LogError::Poisoned { errno }))
             }
+        }
+    }
+
+    /// Extends the file to so many slots. If it cannot have them, and a hold is why it needs so many,
+    /// there is room once that is broken (HELD-2).
+    fn grow_or_break_hold(&self, slots: u32) -> Result<(), LogError> {
+        let shared = self.shared();
+        match self.grow(u64::from(slots) * shared.segment_bytes()) {
+            Ok(()) => Ok(()),
+            Err(LogError::Interrupted) => Err(LogError::Interrupted),
+            Err(_) if shared.break_hold() => Ok(()),
+            failed => failed,
         }
     }
 
@@ -484,10 +496,9 @@ impl Log {
     /// Slots with one more than the log needs now, if that is more than it has and may have.
     fn wants_slots(&self) -> Option<u64> {
         let shared = self.shared();
-        let wanted = self.live_segments() + 1;
-        let has_them =
-            wanted <= u64::from(shared.prepared_slots()) || wanted > u64::from(shared.slot_limit());
-        (!has_them).then_some(wanted)
+        let wanted = self.segments_from(shared.first_needed_segment()) + 1;
+        let allowed = u64::from(shared.slots_allowed());
+        (u64::from(shared.prepared_slots()) < wanted && wanted <= allowed).then_some(wanted)
     }
 
     /// As [`Log::prepare_spare`], however little was written: the next generation is about to
@@ -567,8 +578,11 @@ impl Log {
     }
 
     fn live_segments(&self) -> u64 {
+        self.segments_from(self.shared().first_live_segment.load(Acquire))
+    }
+
+    fn segments_from(&self, first: u64) -> u64 {
         let shared = self.shared();
-        let first = shared.first_live_segment.load(Acquire);
         match shared.segment_before(shared.log_end()) {
             Some(last) => (last.number + 1).saturating_sub(first),
             None => 0,

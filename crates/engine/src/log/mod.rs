@@ -35,15 +35,17 @@
 //! - LOG-9 [`LogShared`] has everything that is needed to go on after a process was killed. The
 //!   file handle is the only process-private state.
 //!
-//! Deliberately absent: undo, compression, reading the file while the session lives.
+//! Deliberately absent: undo, compression.
 
 mod before;
 mod error;
 pub mod file;
+mod follow;
 pub mod frame;
 mod group;
 #[cfg(test)]
 mod group_model;
+mod hold;
 mod moment;
 pub mod ring;
 #[cfg(test)]
@@ -60,8 +62,10 @@ pub(crate) use error::damaged_ring;
 pub use error::{AppendError, LogError};
 pub(crate) use file::slot_offset;
 pub use file::{FILE_MAGIC, LogFile, LogFileParams};
+pub use follow::{Stretch, Unread};
 pub use frame::{Frame, FrameHead, Mark, Op, OpKind, Ops, PAGES_ID_BYTES, PagesId, frame_len};
 pub use group::{BaseFile, Log, LogStatus};
+pub use hold::HoldToken;
 pub use moment::Moment;
 pub use moment::Tail;
 pub use ring::{LogMemory, Ring, RingMemory};

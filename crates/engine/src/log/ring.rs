@@ -314,18 +314,25 @@ impl Ring {
         Ok(Plan { start, end, prev_crc })
     }
 
-    /// Fails if the file has too few slots for a frame that ends in `last_segment` (LOG-3).
+    /// Fails if the file has too few slots for a frame that ends in `last_segment` (LOG-3). A hold
+    /// that asks for more than it may have is broken first (HELD-2).
     fn check_slots(&self, last_segment: u64) -> Result<(), AppendError> {
         let shared = self.shared();
         // Acquire pairs with the Release in `give_back`.
         let live = last_segment + 1 - shared.first_live_segment.load(Acquire);
-        if live <= u64::from(shared.prepared_slots()) {
-            return Ok(());
-        }
         if live > u64::from(shared.slot_limit()) {
             return Err(AppendError::LimitReached);
         }
-        Err(AppendError::NeedsSlots(live as u32))
+        let prepared = u64::from(shared.prepared_slots());
+        let needed = last_segment + 1 - shared.first_needed_segment();
+        let wanted = match shared.may_hold(needed - live, needed) {
+            true => needed,
+            false => {
+                shared.break_hold();
+                live
+            }
+        };
+        if wanted <= prepared { Ok(()) } else { Err(AppendError::NeedsSlots(wanted as u32)) }
     }
 
     /// LOG-3 for a slot that is prepared in part: fails if `start..end` needs more of it. The
@@ -398,11 +405,11 @@ impl Ring {
         Ok(())
     }
 
-    /// There are as many prepared slots as live segments, but some of the slots cannot be used yet
-    /// (INTENT-2 in write.rs).
+    /// There are as many prepared slots as needed segments, but some of the slots cannot be used yet
+    /// (INTENT-2 in write.rs). Where there may be no more, a hold gives up its own (HELD-2).
     fn lacks_a_slot(&self) -> AppendError {
         let prepared = self.shared().prepared_slots();
-        if prepared < self.shared().slot_limit() {
+        if prepared < self.shared().slots_allowed() || self.shared().break_hold() {
             AppendError::NeedsSlots(prepared + 1)
         } else {
             AppendError::LimitReached

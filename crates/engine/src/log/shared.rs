@@ -15,6 +15,7 @@
 //! | `prepared_bytes` | a process that has synced filled bytes; only grows | any process |
 //! | `poison` | the first failure; lost or failed may still become in doubt | any process |
 //! | `file_dev`, `file_ino` | the creator of the file, before the base is fenced | any process |
+//! | `hold` | see `hold.rs` | any process |
 //!
 //! The ring's bytes are elsewhere in the same region. [`LogShared::init`] sets the fields through
 //! `first_lsn` once, under the lifecycle lock, before any other process may read them.
@@ -27,8 +28,8 @@
 //! segment. An entry is meaningful only for a segment that starts before `log_end`: a committer
 //! killed before publishing leaves one that the next committer writes again. With its entry a
 //! segment is given its slot of the file. A slot given to a segment below `first_live_segment` is
-//! free again, so giving segments back is one store. But a free slot is not used while a process
-//! may still be writing to it (write.rs).
+//! free again, unless a hold needs it (hold.rs), so giving segments back is one store. But a free
+//! slot is not used while a process may still be writing to it (write.rs).
 #![allow(unsafe_code)]
 
 use std::mem::offset_of;
@@ -38,6 +39,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 use super::error::{INTERNAL, LogError};
 use super::file::slot_offset;
+use super::hold::HoldState;
 use crate::crash_point;
 use crate::ids::{Generation, Lsn, PROCESS_SLOTS, ProcessIndex};
 use crate::storage::FileIdentity;
@@ -124,6 +126,7 @@ pub struct LogShared {
     first_ts: AtomicU64,
     /// Commits through this timestamp are on disk (txn/tickets.rs).
     durable_ts: AtomicU64,
+    pub(super) hold: HoldState,
 }
 
 /// Written under the commit mutex; on a cache line of its own.
@@ -666,14 +669,12 @@ impl LogShared {
     /// (M) Returns a slot for a segment that no published frame has entered, `None` if none is
     /// free. A slot that a killed committer gave to this segment counts as free.
     pub(super) fn assign_slot(&self, number: u64) -> Option<u32> {
-        // Acquire pairs with the Release in `give_back`: the merge is durable before its slots are
-        // reused.
-        let first_live = self.first_live_segment.load(Acquire);
+        let first_needed = self.first_needed_segment();
         let prepared = self.prepared_slots() as usize;
         let owners = &self.slot_owner[..prepared];
         // Relaxed on owners: they change under the commit mutex only, which is held.
         let given = (0..prepared).filter(|&i| owners[i].load(Relaxed) == number);
-        let free = (0..prepared).filter(|&i| owners[i].load(Relaxed) < first_live);
+        let free = (0..prepared).filter(|&i| owners[i].load(Relaxed) < first_needed);
         for slot in given.chain(free) {
             owners[slot].store(number, Relaxed);
             crash_point!("log.segment.assigned");

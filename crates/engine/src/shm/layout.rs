@@ -5,6 +5,7 @@
 //! 4 KiB      Control      commit state, generations, rowid counters, conflicts, counters
 //! ..         LogShared    state of the log (see log/)
 //! ..         GapTable     stretches of b-trees without rows (see database/gaps)
+//! ..         Shipping     changes of the base, and how far they were shipped (see shipping.rs)
 //! ..         processes    ProcessSlot x 1024
 //! ..         recent       RecentCommit x 4096
 //! ..         slots        TxnSlot x 4096
@@ -26,11 +27,12 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
 
 pub use crate::ids::{PROCESS_SLOTS, TXN_SLOTS};
 use crate::log::LogShared;
+use crate::shm::shipping::Shipping;
 use crate::storage::names::{SHARED_MEMORY_BYTES, SHARED_MEMORY_MAGIC};
 use crate::sync::mutex::SharedMutex;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 26;
+pub const LAYOUT_VERSION: u32 = 27;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = SHARED_MEMORY_MAGIC;
 /// Memtable arenas: the small ones come first.
@@ -592,6 +594,8 @@ pub struct Layout {
     pub log: LogShared,
     /// See [`GapTable`].
     pub gaps: GapTable,
+    /// See [`Shipping`].
+    pub shipping: Shipping,
     /// See [`ProcessSlot`].
     pub processes: [ProcessSlot; PROCESS_SLOTS],
     /// See [`RecentCommits`].
@@ -685,7 +689,7 @@ const _: () = assert!(size_of::<RowidSlot>() == 16);
 const _: () = assert!(size_of::<ExclusiveCommit>() == 104);
 const _: () = assert!(size_of::<GapSlot>() == 216);
 const _: () = assert!(size_of::<GapTable>() == 13_952);
-const _: () = assert!(std::mem::offset_of!(Layout, gaps) == 108_800 && RING_OFFSET == 5_005_312);
+const _: () = assert!(std::mem::offset_of!(Layout, gaps) == 108_928 && RING_OFFSET == 5_009_408);
 const _: () = assert!(RING_BYTES.is_power_of_two());
 const _: () = assert!(TOTAL_BYTES as u64 == SHARED_MEMORY_BYTES);
 const _: () = assert!(TOTAL_BYTES <= 192 << 20, "the promised bound of shared memory");

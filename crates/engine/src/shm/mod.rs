@@ -7,3 +7,4 @@ mod mapping;
 pub mod process;
 pub mod read_marks;
 pub mod region;
+pub mod shipping;

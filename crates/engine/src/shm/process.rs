@@ -125,6 +125,7 @@ pub fn register(region: &Region, nonce: u64) -> Result<Identity> {
             region.control().processes_high_water.fetch_max(index.0 + 1, SeqCst);
             read_marks::forget(region, index);
             region.log().withdraw_intent(index);
+            region.log().end_hold_of(index);
             slot.commit_ts.store(0, Relaxed);
             slot.author.store(0, Relaxed);
             // Release: a thread that reads it takes the previous owner of the slot for dead
@@ -231,6 +232,7 @@ pub fn count_connection(region: &Region, own: ProcessIndex, delta: i32) {
 pub fn clear_dead(region: &Region, index: ProcessIndex) {
     read_marks::forget(region, index);
     region.log().withdraw_intent(index);
+    region.log().end_hold_of(index);
     let slot = &region.layout().processes[index.0 as usize];
     // Release: a thread that reads 0 finds the process's commits settled (VISIBLE-3 in
     // database/visibility.rs).

@@ -67,8 +67,9 @@ use crate::database::changed::Changed;
 use crate::database::generations::ArenaWait;
 use crate::database::merge_right::MergeRight;
 use crate::error::{Error, Result, leaves_doubt};
-use crate::ids::{CommitTs, Generation, Root};
+use crate::ids::{CommitTs, Generation, Lsn, Root};
 use crate::shm::layout::{NO_PIN, txn_state};
+use crate::shm::shipping::Change;
 use crate::sync::wait::{Patience, Wait};
 
 /// A step of replaying a transaction's own writes.
@@ -425,6 +426,7 @@ impl Conn {
             } else {
                 Changed::ANYTHING
             };
+            self.db.note_boundary(header.generation, Change::Exclusive, Lsn::new(0));
             self.db.generations.settle_base(&header, Some(&changed));
         }
         self.note_committed(&stamped, &header);

@@ -2,13 +2,14 @@
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use crate::base::{Base, BaseHeader, Checkpoint, WalState};
+use crate::base::{Base, BaseHeader, Checkpoint, WalState, Written};
 use crate::crash_point;
 use crate::database::Database;
 use crate::database::merge_right::{BASE_NAP, MergeRight};
 use crate::error::{Error, Result};
 use crate::ids::{Generation, Lsn, SlotIndex};
 use crate::memtable::{EntryKind, newest_of};
+use crate::shm::shipping::Change;
 use crate::sync::wait::{Patience, Wait};
 use crate::sync::yielding::Yielding;
 
@@ -39,9 +40,9 @@ impl MergeRight<'_> {
             let pace = self.db.begin_merge_pace(bytes);
             crash_point!("merge.frozen");
             self.make_durable(&frozen)?;
-            self.apply(&frozen, last.1)?;
+            let written = self.apply(&frozen, last.1)?;
             crash_point!("merge.committed");
-            self.note_merged(last.1)?;
+            self.note_merged(&frozen, last.1, written)?;
             pace.merged(bytes);
             crash_point!("merge.settled");
         }
@@ -94,7 +95,8 @@ impl MergeRight<'_> {
         Ok(())
     }
 
-    fn apply(&self, frozen: &[(usize, u32)], through: u32) -> Result<()> {
+    /// Says what it has written if a process has shipped the log in this session.
+    fn apply(&self, frozen: &[(usize, u32)], through: u32) -> Result<Option<Written>> {
         let header = BaseHeader {
             marked: true,
             fenced: true,
@@ -129,13 +131,16 @@ impl MergeRight<'_> {
             match applied {
                 Ok(entries) => {
                     let unsynced = self.db.log_shared().base_commits();
-                    base.commit()?;
+                    let written = match self.db.log_shared().was_held() {
+                        true => base.commit_and_sum()?,
+                        false => base.commit().map(|()| None)?,
+                    };
                     // Before log space is used again, and before a checkpoint may bring a part of
                     // it into the file.
                     self.db.log()?.note_base(header.generation)?;
                     self.db.log_shared().note_base_durable(unsynced);
                     self.db.control().counters.merged_entries.fetch_add(entries, Relaxed);
-                    Ok(())
+                    Ok(written)
                 }
                 Err(e) => {
                     base.rollback();
@@ -145,10 +150,21 @@ impl MergeRight<'_> {
         })
     }
 
-    fn note_merged(&self, through: u32) -> Result<()> {
+    fn note_merged(
+        &self,
+        frozen: &[(usize, u32)],
+        through: u32,
+        written: Option<Written>,
+    ) -> Result<()> {
         let header = BaseHeader { generation: Generation::new(through), ..BaseHeader::default() };
+        let end_of =
+            |&(arena, _): &(usize, u32)| self.db.control().generations[arena].log_end.load(Relaxed);
+        let end = frozen.iter().map(end_of).max().unwrap_or_default();
         {
             let _guard = self.db.lock_commit()?;
+            let change = Change::Merge(written);
+            self.db.note_boundary(header.generation, change, Lsn::new(end));
+            crash_point!("merge.noted");
             self.db.generations.settle_base(&header, None);
             self.db.generations.free_merged(true);
         }

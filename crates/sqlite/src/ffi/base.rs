@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plait_engine::base::{Base, BaseHeader, BaseOpener, Checkpoint, WalState};
+use plait_engine::base::{
+    Base, BaseHeader, BaseOpener, Checkpoint, PagesRead, WalState, Written, sum_page,
+};
 use plait_engine::error::{Error, Result};
 use plait_engine::ids::Root;
 use plait_engine::shm::read_marks::ReadMarks;
@@ -250,6 +252,51 @@ impl Base for CBase {
         result
     }
 
+    fn commit_and_sum(&mut self) -> Result<Option<Written>> {
+        let (mut is_summed, mut written) = (0, Written::default());
+        // SAFETY: open handle, valid out-pointers.
+        let code = unsafe {
+            (self.ops.x_commit_sum)(
+                self.handle,
+                &raw mut is_summed,
+                &raw mut written.page_count,
+                &raw mut written.sum,
+            )
+        };
+        let result = self.check(code, "commit to");
+        if result.is_err() {
+            self.rollback();
+        }
+        result.map(|()| (is_summed != 0).then_some(written))
+    }
+
+    fn begin_read(&mut self) -> Result<PagesRead> {
+        let mut header = PlHeader::default();
+        let mut read = PagesRead::default();
+        // SAFETY: open handle, valid out-pointers.
+        let code = unsafe {
+            (self.ops.x_begin_read)(
+                self.handle,
+                &raw mut header,
+                &raw mut read.page_bytes,
+                &raw mut read.page_count,
+            )
+        };
+        self.check(code, "read")?;
+        Ok(PagesRead { header: BaseHeader::from(&header), ..read })
+    }
+
+    fn read_page(&mut self, number: u32, content: &mut [u8]) -> Result<()> {
+        // SAFETY: open handle; the caller's content is as long as a page, as `begin_read` says.
+        let code = unsafe { (self.ops.x_read_page)(self.handle, number, content.as_mut_ptr()) };
+        self.check(code, "read a page of")
+    }
+
+    fn end_read(&mut self) {
+        // SAFETY: open handle.
+        unsafe { (self.ops.x_end_read)(self.handle) };
+    }
+
     fn rollback(&mut self) {
         // SAFETY: open handle.
         unsafe { (self.ops.x_rollback)(self.handle) };
@@ -316,4 +363,14 @@ impl Drop for CBase {
         // SAFETY: open handle, not used again.
         unsafe { (self.ops.x_close)(self.handle) };
     }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_sum_page(sum: u32, number: u32, page: *const u8, n: u32) -> u32 {
+    // SAFETY: engine.h: a page of so many bytes.
+    sum_page(sum, number, unsafe { super::bytes(page, n) })
 }

@@ -30,6 +30,7 @@ const LAYERS: &[&[&str]] = &[
     &["commit"],
     &["txn"],
     &["attach", "registry"],
+    &["ship"],
 ];
 
 /// Applies the rule to one file. Tests may look at everything.

@@ -25,6 +25,7 @@ mod failure;
 mod group;
 mod growth;
 mod held;
+mod hold;
 mod hostile;
 mod moment;
 mod processes;
