@@ -6,9 +6,12 @@
 #![deny(unsafe_code)]
 
 mod displace;
+mod living;
 mod pages;
+mod quantities;
 mod real;
 mod restoring;
+mod run;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -64,6 +67,14 @@ its name before it is whole and on disk.
 
 Exit codes: 0 it is there, 1 it is not, 2 wrong usage.")]
     Restore(restoring::RestoreArgs),
+    /// Ship a living database to a place, until told to end
+    #[command(long_about = "\
+Ship a living database to a place, until told to end: all that is committed, about a second behind. Commits never wait \
+for it. SIGTERM ships the rest and ends it.
+
+Exit codes: 0 told to end, or the database was deleted or has left the mode; 1 start it again; 2 wrong usage; \
+3 another sidecar has taken over: do not start it again.")]
+    Run(run::RunArgs),
     #[command(name = pages::COMMAND, hide = true)]
     WritePages { folder: PathBuf },
 }
@@ -73,6 +84,7 @@ fn main() -> ExitCode {
         Commands::Probe { url, measure, rounds } => probe(&url, measure, rounds),
         Commands::Replicas { url } => replicas(&url),
         Commands::Restore(args) => restoring::run(&args),
+        Commands::Run(args) => return ExitCode::from(run::run(&args)),
         Commands::WritePages { folder } => pages::write(Cli::command(), &folder),
     };
     match done {

@@ -1,16 +1,52 @@
 //! This world: its clocks, its chance, and a runtime of one thread.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use futures_util::future::select;
 use plait_replicate::error::Result;
 use plait_replicate::store::Later;
 use plait_replicate::store::objects::Objects;
 use plait_replicate::world::{Clock, Patience, Random, World};
 
+/// Longest sleep of what is told to end.
+const LAST_SLEEP: Duration = Duration::from_millis(100);
+
+/// Tells a sidecar to end: what sleeps wakes, and sleeps for moments alone from then on.
+#[derive(Default)]
+pub struct Stop {
+    is_stopped: Cell<bool>,
+    woken: tokio::sync::Notify,
+}
+
+impl Stop {
+    /// Tells it.
+    pub fn stop(&self) {
+        self.is_stopped.set(true);
+        self.woken.notify_waiters();
+    }
+
+    /// True if it was told.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped.get()
+    }
+
+    async fn sleep(&self, time: Duration) {
+        if !self.is_stopped() {
+            let woken = Box::pin(self.woken.notified());
+            select(Box::pin(tokio::time::sleep(time)), woken).await;
+        }
+        if self.is_stopped() {
+            tokio::time::sleep(time.min(LAST_SLEEP)).await;
+        }
+    }
+}
+
 /// The machine's clocks.
 pub struct Clocks {
     begun: Instant,
+    stop: Rc<Stop>,
 }
 
 impl Clock for Clocks {
@@ -23,7 +59,7 @@ impl Clock for Clocks {
     }
 
     fn sleep(&self, time: Duration) -> Later<'_, ()> {
-        Box::pin(tokio::time::sleep(time))
+        Box::pin(self.stop.sleep(time))
     }
 }
 
@@ -41,8 +77,17 @@ impl Random for Chance {
 
 /// Puts this world together.
 pub fn world(store: Objects, patience: Patience) -> World {
-    let clocks = Clocks { begun: Instant::now() };
-    World::new(Rc::new(store), Rc::new(clocks), Rc::new(Chance), patience)
+    made(Rc::new(store), &Rc::default(), patience)
+}
+
+/// The same, without an end of patience, for a sidecar that can be told to end.
+pub fn stoppable_world(store: Rc<Objects>, stop: &Rc<Stop>) -> World {
+    made(store, stop, Patience::Endless)
+}
+
+fn made(store: Rc<Objects>, stop: &Rc<Stop>, patience: Patience) -> World {
+    let clocks = Clocks { begun: Instant::now(), stop: Rc::clone(stop) };
+    World::new(store, Rc::new(clocks), Rc::new(Chance), patience)
 }
 
 /// Runs a task to its end, and the runtime with it.

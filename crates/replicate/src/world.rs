@@ -151,6 +151,11 @@ impl World {
         *trouble = Some(Trouble { what: error.to_string(), since });
     }
 
+    /// Nothing is in the way any more.
+    pub fn note_no_trouble(&self) {
+        *self.trouble.borrow_mut() = None;
+    }
+
     /// Tries to make an object, once (STORE-4).
     ///
     /// # Errors

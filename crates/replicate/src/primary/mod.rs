@@ -168,6 +168,19 @@ impl Sidecar {
         Ok(())
     }
 
+    /// Ships what there is, before an end.
+    ///
+    /// # Errors
+    /// As [`Sidecar::run`].
+    pub async fn finish(&mut self) -> Result<()> {
+        loop {
+            self.ship().await?;
+            if !self.has_more {
+                return Ok(());
+            }
+        }
+    }
+
     fn time_to_record(&self) -> Duration {
         if self.has_more || self.snapshots.is_ready_to_name(&self.tracks) {
             return Duration::ZERO;

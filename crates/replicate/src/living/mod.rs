@@ -1,0 +1,281 @@
+//! A living database as the sidecar's [`Source`]: a process that has joined the session reads it
+//! through the engine.
+//!
+//! | [`Source`] | here |
+//! |---|---|
+//! | SOURCE-1 to SOURCE-5 | `ship` of the engine (SHIP-1 to SHIP-5) |
+//! | SOURCE-6 | its copies (COPY-1 to COPY-3), in `copy.rs` |
+//! | SOURCE-7 | SHIP-6, and the hold on the log (HELD-2) |
+//!
+//! The connection of SQLite's does nothing but be there: while it is, the session lives, its fence
+//! is up, and no other program is alone with the file.
+
+mod copy;
+mod end;
+mod instance;
+
+use std::cell::{Cell, RefCell};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use plait_client::{Connection, Library, OpenFlags};
+use plait_engine::database::Database;
+use plait_engine::ids as engine;
+use plait_engine::ship::{self, Happened, Shipper};
+use plait_engine::sync::wait::Wait;
+use plait_replicate::ids::{ChainId, CommitTs, Generation, Instance, Lsn, Position, Salt};
+use plait_replicate::record::{Follows, Frames, Merge};
+use plait_replicate::source::{BaseCopy, Event, Source, SourceError, Start};
+// The spliced amalgamation that `Library::linked` is about.
+use plait_sqlite as _;
+
+pub use self::end::End;
+
+/// Longest wait for a lock of the database.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How a database is shipped.
+pub struct Settings {
+    /// Where to, as the user names it.
+    pub place: String,
+    /// Bytes of the log that the database may keep for the sidecar.
+    pub max_lag_bytes: u64,
+    /// The folder for copies of the database.
+    pub scratch: PathBuf,
+    /// The name of the machine, if not its own.
+    pub machine: Option<String>,
+    /// The chain may be of another database: what this one remembers of its own does not count.
+    pub takes_over: bool,
+}
+
+/// What a sidecar and its program share.
+#[derive(Clone, Default)]
+pub struct Shared {
+    /// Why the sidecar ends, if the database does not let it go on.
+    pub end: Rc<Cell<Option<End>>>,
+    /// What is committed is to be on disk at once: the sidecar is about to end.
+    pub hurries: Rc<Cell<bool>>,
+}
+
+/// Why a database cannot be shipped.
+pub struct Refused {
+    /// In words.
+    pub text: String,
+    /// A new start alone does not help.
+    pub is_usage: bool,
+}
+
+/// A living database.
+pub struct Living {
+    // Dropped in this order: the hold ends before the process leaves.
+    shipper: RefCell<Option<Shipper>>,
+    database: Arc<Database>,
+    connection: Connection,
+    path: PathBuf,
+    settings: Settings,
+    instance: Instance,
+    page_bytes: u32,
+    shared: Shared,
+}
+
+impl Living {
+    /// Joins the session of a database.
+    ///
+    /// # Errors
+    /// In words; among them that it is not in concurrent mode.
+    pub fn join(path: &Path, settings: Settings, shared: Shared) -> Result<Living, Refused> {
+        let refused = |what: &str, is_usage| Refused {
+            text: format!("cannot open {}: {what}", path.display()),
+            is_usage,
+        };
+        let say = |what: &str| refused(what, false);
+        let path = std::fs::canonicalize(path).map_err(|e| refused(&e.to_string(), true))?;
+        let open = || {
+            let connection = Library::linked().open_with(&path, OpenFlags::ReadWrite)?;
+            connection.busy_timeout(PATIENCE)?;
+            let mode = connection.text("PRAGMA journal_mode")?;
+            let page_bytes = connection.integer("PRAGMA page_size")?;
+            // Asked for what a member of the session alone can tell, it becomes one with its next
+            // transaction.
+            connection.query("SELECT count(*) FROM plait_status")?;
+            connection.query("SELECT count(*) FROM sqlite_schema")?;
+            Ok::<_, plait_client::SqlError>((connection, mode, page_bytes))
+        };
+        let (connection, mode, page_bytes) = open().map_err(|e| say(&e.said()))?;
+        if mode != "concurrent" {
+            let what = format!("its journal mode is {mode}: run `plait enable` on it first");
+            return Err(refused(&what, true));
+        }
+        let database = Shipper::joined(&path)
+            .ok_or_else(|| say("it did not become a member of its session"))?;
+        let instance = instance::of(&path, settings.machine.as_deref());
+        Ok(Living {
+            shipper: RefCell::default(),
+            database,
+            connection,
+            path,
+            settings,
+            instance,
+            page_bytes: page_bytes as u32,
+            shared,
+        })
+    }
+
+    /// The database, for what others are told of it.
+    pub fn database(&self) -> Arc<Database> {
+        Arc::clone(&self.database)
+    }
+
+    /// Turns an error of the engine into what becomes of the sidecar.
+    fn failed(&self, error: &plait_engine::error::Error) -> SourceError {
+        match End::of(error, &self.path) {
+            None => SourceError::Later(error.to_string()),
+            Some(end) => {
+                self.shared.end.set(Some(end));
+                SourceError::Ended(match self.path.exists() {
+                    true => error.to_string(),
+                    false => format!("{} was deleted", self.path.display()),
+                })
+            }
+        }
+    }
+
+    fn with<T>(
+        &self,
+        f: impl FnOnce(&mut Shipper) -> plait_engine::error::Result<T>,
+    ) -> Result<T, SourceError> {
+        let mut shipper = self.shipper.borrow_mut();
+        let Some(shipper) = &mut *shipper else {
+            return Err(SourceError::Later("the sidecar has not begun".to_owned()));
+        };
+        f(shipper).map_err(|error| self.failed(&error))
+    }
+}
+
+fn wait<T>(f: impl FnOnce(&mut Wait<'_>) -> T) -> T {
+    f(&mut Wait { timeout: PATIENCE, busy: None, interrupted: &mut || false })
+}
+
+fn to_engine(position: &Position) -> ship::Position {
+    ship::Position {
+        salt: position.salt.0,
+        base: engine::Generation::new(position.base.0),
+        stream: engine::Lsn::new(position.stream.0),
+        commit: engine::CommitTs::new(position.commit.0),
+        crc: position.crc,
+    }
+}
+
+fn from_engine(position: &ship::Position) -> Position {
+    Position {
+        salt: Salt(position.salt),
+        base: Generation(position.base.get()),
+        stream: Lsn(position.stream.get()),
+        commit: CommitTs(position.commit.get()),
+        crc: position.crc,
+    }
+}
+
+fn event(happened: Happened) -> Event {
+    match happened {
+        Happened::Frames(stretch) => Event::Frames(Frames {
+            generation: Generation(stretch.generation.get()),
+            from: Lsn(stretch.from.get()),
+            first_commit: CommitTs(stretch.first_commit.get()),
+            last_commit: CommitTs(stretch.last_commit.get()),
+            bytes: Bytes::from(stretch.bytes),
+        }),
+        Happened::Merge { before, through, written } => Event::Merge(Merge {
+            before: Generation(before.get()),
+            through: Generation(through.get()),
+            page_count: written.page_count,
+            sum: written.sum,
+        }),
+        Happened::Lost { stream, base, incomplete, why } => Event::Lost {
+            stream: Lsn(stream.get()),
+            base: Generation(base.get()),
+            incomplete: Generation(incomplete.get()),
+            why: why.to_owned(),
+        },
+    }
+}
+
+impl Source for Living {
+    fn instance(&self) -> Instance {
+        self.instance
+    }
+
+    fn host(&self) -> String {
+        format!("{}, process {}", instance::host(), std::process::id())
+    }
+
+    fn chain(&self) -> Option<ChainId> {
+        let chain = ChainId(self.database.told().chain);
+        (chain != ChainId::default() && !self.settings.takes_over).then_some(chain)
+    }
+
+    fn note_chain(&mut self, chain: ChainId) -> Result<(), SourceError> {
+        let place = self.settings.place.clone();
+        self.with(|shipper| {
+            shipper.note_chain(chain.0, &place);
+            Ok(())
+        })
+    }
+
+    fn begin(&mut self, tip: Option<Position>) -> Result<Start, SourceError> {
+        // What was held for an earlier begin.
+        self.shipper.take();
+        let tip = tip.filter(|_| !self.settings.takes_over).as_ref().map(to_engine);
+        let limit = self.settings.max_lag_bytes;
+        let begun = wait(|wait| Shipper::begin(&self.database, tip.as_ref(), limit, wait));
+        let (begun, shipper) = begun.map_err(|error| self.failed(&error))?;
+        *self.shipper.borrow_mut() = Some(shipper);
+        let follows = if begun.anew.is_some() { Follows::Nothing } else { Follows::Stream };
+        Ok(Start {
+            follows,
+            position: from_engine(&begun.position),
+            segment_bytes: begun.segment_bytes as u32,
+            page_bytes: self.page_bytes,
+            library: format!(
+                "plait {}, SQLite {}",
+                env!("CARGO_PKG_VERSION"),
+                Library::linked().version()
+            ),
+            why: begun.anew.map(str::to_owned),
+        })
+    }
+
+    fn read(&mut self, bytes: usize) -> Result<Vec<Event>, SourceError> {
+        let hurries = self.shared.hurries.get();
+        let happened = self.with(|shipper| {
+            if hurries {
+                shipper.sync()?;
+            }
+            shipper.read(bytes)
+        })?;
+        Ok(happened.into_iter().map(event).collect())
+    }
+
+    fn shipped(&mut self, through: &Position) {
+        // Nothing can fail here.
+        let _ = self.with(|shipper| {
+            shipper.shipped(&to_engine(through));
+            Ok(())
+        });
+    }
+
+    fn base(&mut self, at_least: Generation) -> Result<Option<BaseCopy>, SourceError> {
+        let generation = engine::Generation::new(at_least.0);
+        if self.with(|shipper| Ok(shipper.base_generation()))? < generation {
+            // Brings what is committed into the base, as far as it can now.
+            let merged = self.connection.query("PRAGMA wal_checkpoint(PASSIVE)");
+            merged.map_err(|e| SourceError::Later(e.said()))?;
+        }
+        let scratch = self.settings.scratch.clone();
+        let copied = self.with(|shipper| shipper.copy(generation, &scratch))?;
+        Ok(copied.map(copy::handed_on))
+    }
+}

@@ -1,0 +1,233 @@
+//! `plait-replicate run`: the sidecar of a living database, as a process that a supervisor starts.
+//!
+//! ```text
+//! join ──► race the store ──► open an epoch ──► ship ──► SIGTERM, SIGINT: the rest ──► 0
+//!                                                 ├──── the database has left the mode ──► 0
+//!                                                 ├──── something that a new start mends ──► 1
+//!                                                 └──── fenced ──► 3
+//! ```
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::future::{Either, select};
+use plait_engine::database::Database;
+use plait_replicate::error::{Error, Result};
+use plait_replicate::primary::{self, Sidecar};
+use plait_replicate::probe::{ROUNDS_AT_START, probe};
+use plait_replicate::store::objects::{self, Objects};
+use plait_replicate::world::{Patience, World};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::living::{End, Living, Settings, Shared};
+use crate::quantities;
+use crate::real::{self, Chance, Stop};
+
+/// A sidecar that is told to end has so long to ship the rest.
+const TO_END: Duration = Duration::from_secs(10);
+/// How often a store that does not answer is tried at the start.
+const TRY_AGAIN: Duration = Duration::from_secs(5);
+/// How often the database is told what is in the way.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// Exit codes, for supervisors.
+const OVER: u8 = 0;
+const AGAIN: u8 = 1;
+const USAGE: u8 = 2;
+const FENCED: u8 = 3;
+
+/// Arguments of `plait-replicate run`.
+#[derive(Args)]
+pub struct RunArgs {
+    /// A folder, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX
+    url: String,
+    /// The database
+    database: PathBuf,
+    /// Time from one record to the next, while something happens
+    #[arg(long, default_value = "1s", value_parser = quantities::time)]
+    interval: Duration,
+    /// How far back a moment can be restored
+    #[arg(long, default_value = "7d", value_parser = quantities::time)]
+    keep: Duration,
+    /// What the database's log may keep beyond its own needs while it cannot be shipped; past it a
+    /// snapshot bridges what is missing
+    #[arg(long, default_value = "1GiB", value_parser = quantities::size)]
+    max_lag: u64,
+    /// Take over a place that another database, or this one on another machine, was shipped to
+    #[arg(long)]
+    take_over: bool,
+    /// A name for this machine that stays, where /etc/machine-id does not, as in containers
+    #[arg(long)]
+    machine: Option<String>,
+    /// The folder for copies of the database, which snapshots are made of; that of the database if
+    /// not given
+    #[arg(long)]
+    scratch: Option<PathBuf>,
+}
+
+/// Ships the database until something ends it; returns the exit code.
+pub fn run(args: &RunArgs) -> u8 {
+    let store = match objects::open(&args.url, true) {
+        Ok(store) => store,
+        Err(text) => return say(USAGE, &text),
+    };
+    let shared = Shared::default();
+    let absolute = std::path::absolute(&args.database).unwrap_or_else(|_| args.database.clone());
+    let beside = absolute.parent().map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    let settings = Settings {
+        place: args.url.clone(),
+        max_lag_bytes: args.max_lag,
+        scratch: args.scratch.clone().unwrap_or(beside),
+        machine: args.machine.clone(),
+        takes_over: args.take_over,
+    };
+    let living = match Living::join(&args.database, settings, shared.clone()) {
+        Ok(living) => living,
+        Err(refused) => return say(if refused.is_usage { USAGE } else { AGAIN }, &refused.text),
+    };
+    let database = living.database();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(e) => return say(AGAIN, &format!("cannot start a runtime: {e}")),
+    };
+    let ended = runtime.block_on(ship(args, store, living, &shared, &database));
+    database
+        .note_shipping_trouble(&ended.as_ref().err().map(Error::to_string).unwrap_or_default(), 0);
+    match ended {
+        Ok(()) => OVER,
+        Err(error) => say(code_of(&error, shared.end.get()), &error.to_string()),
+    }
+}
+
+fn say(code: u8, text: &str) -> u8 {
+    eprintln!("plait-replicate: {text}");
+    code
+}
+
+fn code_of(error: &Error, end: Option<End>) -> u8 {
+    match error {
+        Error::Fenced { .. } => FENCED,
+        Error::Occupied { .. } | Error::OtherChain { .. } | Error::Unfit(_) => USAGE,
+        Error::Ended(_) if end == Some(End::Over) => OVER,
+        _ => AGAIN,
+    }
+}
+
+fn settings(args: &RunArgs) -> primary::Settings {
+    primary::Settings {
+        interval: args.interval,
+        keep: args.keep,
+        take_over: args.take_over,
+        ..primary::Settings::default()
+    }
+}
+
+async fn ship(
+    args: &RunArgs,
+    store: Objects,
+    living: Living,
+    shared: &Shared,
+    database: &Arc<Database>,
+) -> Result<()> {
+    let stop = Rc::new(Stop::default());
+    let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    let (Ok(mut terminate), Ok(mut interrupt)) = signals else {
+        return Err(Error::Source("cannot wait for signals".to_owned()));
+    };
+    let store = Rc::new(store);
+    let world = real::stoppable_world(Rc::clone(&store), &stop);
+    let ships = Box::pin(ship_until_stopped(args, &store, &world, living, &stop, shared));
+    let told = Box::pin(async {
+        loop {
+            tell(&world, database);
+            tokio::time::sleep(TELL_EVERY).await;
+        }
+    });
+    let ships = Box::pin(async {
+        match select(ships, told).await {
+            Either::Left((ended, _)) | Either::Right((ended, _)) => ended,
+        }
+    });
+    let told_to_end = Box::pin(select(Box::pin(terminate.recv()), Box::pin(interrupt.recv())));
+    match select(ships, told_to_end).await {
+        Either::Left((ended, _)) => ended,
+        Either::Right((_, ships)) => {
+            shared.hurries.set(true);
+            stop.stop();
+            match tokio::time::timeout(TO_END, ships).await {
+                Ok(ended) => ended,
+                Err(_) => Err(Error::Source(format!(
+                    "not everything could be shipped within {} seconds: the next start goes on",
+                    TO_END.as_secs()
+                ))),
+            }
+        }
+    }
+}
+
+/// Tells the database what is in the way.
+fn tell(world: &World, database: &Arc<Database>) {
+    let trouble = world.trouble();
+    let told = database.told();
+    let what = trouble.as_ref().map_or("", |trouble| &trouble.what);
+    let (is_new, was) = (told.trouble.is_empty() != what.is_empty(), &told.trouble);
+    if is_new || !what.starts_with(&**was) {
+        let since = trouble.as_ref().map_or(0, |trouble| {
+            let ago = world.clock().now().saturating_sub(trouble.since);
+            world.clock().wall_ms().saturating_sub(ago.as_millis() as u64)
+        });
+        database.note_shipping_trouble(what, since);
+        if !what.is_empty() {
+            eprintln!("plait-replicate: {what}; it is tried again");
+        }
+    }
+}
+
+async fn ship_until_stopped(
+    args: &RunArgs,
+    store: &Objects,
+    world: &World,
+    living: Living,
+    stop: &Stop,
+    shared: &Shared,
+) -> Result<()> {
+    race(store, world, stop).await?;
+    if stop.is_stopped() {
+        return Ok(());
+    }
+    let mut sidecar = Sidecar::open(world.clone(), Box::new(living), settings(args)).await?;
+    let tip = sidecar.tip();
+    println!(
+        "shipping {} to {}: chain {}, epoch {}, from record {}",
+        args.database.display(),
+        args.url,
+        tip.chain,
+        tip.epoch,
+        tip.number
+    );
+    while !stop.is_stopped() {
+        sidecar.step().await?;
+    }
+    shared.hurries.set(true);
+    sidecar.finish().await
+}
+
+/// Refuses a store that cannot fence; waits for one that does not answer.
+async fn race(store: &Objects, world: &World, stop: &Stop) -> Result<()> {
+    let patient = world.with(Patience::Endless);
+    while !stop.is_stopped() {
+        match probe(store, &Chance, ROUNDS_AT_START).await {
+            Ok(verdict) => {
+                patient.note_no_trouble();
+                return verdict.check();
+            }
+            Err(error) => patient.note_trouble(&error),
+        }
+        world.clock().sleep(TRY_AGAIN).await;
+    }
+    Ok(())
+}

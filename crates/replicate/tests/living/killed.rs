@@ -1,0 +1,123 @@
+//! A process is killed at each step of the engine's that has to do with a sidecar; the others go on.
+
+use rustix::process::Signal;
+
+use crate::stage::Stage;
+
+fn is_killed(process: crate::processes::Process) -> bool {
+    use std::os::unix::process::ExitStatusExt as _;
+    process.ended().signal() == Some(9)
+}
+
+// holds HELD-4
+#[test]
+fn a_sidecar_that_dies_while_it_takes_the_hold_leaves_none() {
+    let stage = Stage::new();
+    stage.writer(1, Some(50), "FULL").ended();
+    let keeper = crate::processes::open(&stage.database);
+    keeper.execute("INSERT INTO t VALUES(3, 'a session that stays')").expect("a commit");
+    let sidecar = stage.sidecar(&[]);
+    stage.agrees();
+    sidecar.kill();
+    assert!(is_killed(stage.sidecar_killed_at("hold.taking")));
+    stage.writer(2, Some(300), "NORMAL").ended();
+    let sidecar = stage.sidecar(&[]);
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds HELD-2
+#[test]
+fn a_writer_that_dies_while_it_breaks_the_hold_stops_nobody() {
+    let stage = Stage::new();
+    let sidecar = stage.sidecar(&["--max-lag", "4MiB"]);
+    stage.writer(1, Some(100), "NORMAL").ended();
+    stage.agrees();
+    sidecar.signal(Signal::STOP);
+    let mut died = false;
+    for round in 0..20 {
+        let writer = stage.writer_killed_at(2 + round, Some(300), "NORMAL", Some("hold.broken"));
+        if is_killed(writer) {
+            died = true;
+            break;
+        }
+        stage.execute("PRAGMA wal_checkpoint");
+    }
+    assert!(died, "nobody has come to that step");
+    stage.writer(90, Some(300), "NORMAL").ended();
+    sidecar.signal(Signal::CONT);
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds BOUND-1, BOUND-2
+#[test]
+fn a_merge_whose_author_dies_at_any_step_is_followed_or_bridged() {
+    let points =
+        ["merge.frozen", "merge.applied", "merge.committed", "merge.noted", "merge.settled"];
+    let stage = Stage::new();
+    let sidecar = stage.sidecar(&[]);
+    stage.agrees();
+    for (round, point) in points.into_iter().enumerate() {
+        let name = 1 + 2 * round as u64;
+        stage.writer(name, Some(100), "NORMAL").ended();
+        let merger = crate::processes::Process::in_role(
+            "merger",
+            &[stage.database.to_str().expect("UTF-8")],
+            Some(point),
+        );
+        assert!(is_killed(merger), "{point}");
+        stage.writer(name + 1, Some(100), "NORMAL").ended();
+        stage.agrees();
+    }
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds BOUND-2, SHIP-5
+#[test]
+fn an_exclusive_transaction_whose_author_dies_at_any_step_is_bridged() {
+    let points =
+        ["exclusive.begun", "exclusive.committed", "exclusive.switched", "exclusive.visible"];
+    let stage = Stage::new();
+    let sidecar = stage.sidecar(&[]);
+    stage.agrees();
+    for (round, point) in points.into_iter().enumerate() {
+        let name = 1 + 2 * round as u64;
+        stage.writer(name, Some(100), "NORMAL").ended();
+        let author = crate::processes::Process::in_role(
+            "schema",
+            &[stage.database.to_str().expect("UTF-8"), &format!("u{round}")],
+            Some(point),
+        );
+        assert!(is_killed(author), "{point}");
+        stage.writer(name + 1, Some(100), "NORMAL").ended();
+        stage.agrees();
+    }
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds COPY-2
+#[test]
+fn a_copy_between_a_merge_and_its_settling_has_the_streams_place() {
+    let stage = Stage::new();
+    let keeper = crate::processes::open(&stage.database);
+    keeper.query("SELECT count(*) FROM plait_status").expect("it is asked");
+    keeper.execute("INSERT INTO t VALUES(3, 'a session that stays')").expect("a commit");
+    stage.writer(1, Some(100), "NORMAL").ended();
+    let merger = crate::processes::Process::in_role_stopped(
+        "merger",
+        &[stage.database.to_str().expect("UTF-8")],
+        "merge.committed",
+    );
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    stage.writer(2, Some(100), "NORMAL").ended();
+    let sidecar = stage.sidecar(&[]);
+    // The base has more than the session knows of; the copy is made now, and named later.
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    stage.writer(3, Some(100), "NORMAL").ended();
+    merger.signal(Signal::CONT);
+    assert!(merger.ended().success());
+    stage.writer(4, Some(100), "NORMAL").ended();
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+}

@@ -1,0 +1,215 @@
+//! What the engine gives a shipper, and from where it goes on: in this process.
+
+use std::sync::Arc;
+
+use plait_client::Connection;
+use plait_engine::database::Database;
+use plait_engine::ids::Generation;
+use plait_engine::ship::{Begun, Happened, Position, Shipper};
+use plait_engine::sync::wait::Wait;
+
+use crate::processes::{commit, open};
+use crate::stage::Stage;
+
+struct Shipped {
+    stage: Stage,
+    /// Keeps the session.
+    db: Connection,
+    database: Arc<Database>,
+    shipper: Shipper,
+    at: Position,
+}
+
+fn begin(database: &Arc<Database>, tip: Option<&Position>, limit_bytes: u64) -> (Begun, Shipper) {
+    let begun = Wait::forever(|wait| Shipper::begin(database, tip, limit_bytes, wait));
+    begun.expect("a shipper")
+}
+
+impl Shipped {
+    fn new() -> Shipped {
+        let stage = Stage::new();
+        let db = open(&stage.database);
+        db.query("SELECT count(*) FROM plait_status").expect("it is asked");
+        db.query("SELECT count(*) FROM t").expect("it joins");
+        let database = Shipper::joined(&stage.database).expect("joined");
+        let (begun, mut shipper) = begin(&database, None, 1 << 30);
+        assert_eq!(begun.anew, Some("there was no replica"));
+        shipper.note_chain([7; 16], "here");
+        Shipped { stage, db, database, shipper, at: begun.position }
+    }
+
+    fn commit(&self, id: i64) {
+        commit(&self.db, &[format!("INSERT OR REPLACE INTO t VALUES({id}, 'v{id}')")]);
+    }
+
+    fn merge(&self) {
+        self.db.query("PRAGMA wal_checkpoint").expect("a merge");
+    }
+
+    /// Reads, and follows the position.
+    fn read(&mut self) -> Vec<Happened> {
+        let events = self.shipper.read(1 << 20).expect("events");
+        for event in &events {
+            match event {
+                Happened::Frames(stretch) => {
+                    self.at.stream = stretch.end();
+                    self.at.commit = stretch.last_commit;
+                    self.at.crc = stretch.crc;
+                }
+                Happened::Merge { before, through, .. } => {
+                    assert_eq!(*before, self.at.base);
+                    self.at.base = *through;
+                }
+                Happened::Lost { stream, base, .. } => {
+                    assert!(*stream >= self.at.stream);
+                    (self.at.stream, self.at.base, self.at.crc) = (*stream, *base, 0);
+                }
+            }
+        }
+        events
+    }
+
+    fn ship(&mut self) -> Vec<Happened> {
+        let events = self.read();
+        self.shipper.shipped(&self.at);
+        events
+    }
+
+    /// A new start behind a position.
+    fn begin_again(self, tip: &Position) -> (Option<&'static str>, Shipped) {
+        let Shipped { stage, db, database, shipper, .. } = self;
+        drop(shipper);
+        let (begun, shipper) = begin(&database, Some(tip), 1 << 30);
+        (begun.anew, Shipped { stage, db, database, shipper, at: begun.position })
+    }
+}
+
+fn kinds(events: &[Happened]) -> String {
+    let kind = |event: &Happened| match event {
+        Happened::Frames(_) => 'f',
+        Happened::Merge { .. } => 'm',
+        Happened::Lost { .. } => 'l',
+    };
+    events.iter().map(kind).collect()
+}
+
+// holds SHIP-1
+#[test]
+fn a_merge_comes_behind_the_frames_of_its_generations_and_before_later_ones() {
+    let mut shipped = Shipped::new();
+    for round in 0..3 {
+        shipped.commit(round);
+        shipped.merge();
+    }
+    shipped.commit(9);
+    assert_eq!(kinds(&shipped.ship()), "fmfmfmf");
+    assert_eq!(kinds(&shipped.ship()), "");
+}
+
+// holds SHIP-3
+#[test]
+fn what_was_read_and_not_shipped_is_held() {
+    let mut shipped = Shipped::new();
+    let before = shipped.at;
+    shipped.commit(1);
+    shipped.merge();
+    assert_eq!(kinds(&shipped.read()), "fm");
+    shipped.commit(2);
+    // The record was never made: the next start has all of it.
+    let (anew, mut shipped) = shipped.begin_again(&before);
+    assert_eq!(anew, None);
+    assert_eq!(kinds(&shipped.ship()), "fmf");
+}
+
+// holds SHIP-4
+#[test]
+fn a_start_goes_on_behind_a_tip_that_the_database_was_not_told_of() {
+    let mut shipped = Shipped::new();
+    shipped.commit(1);
+    shipped.ship();
+    shipped.commit(2);
+    shipped.merge();
+    shipped.read();
+    // The record was made, and the sidecar killed before it said so.
+    let tip = shipped.at;
+    let (anew, mut shipped) = shipped.begin_again(&tip);
+    assert_eq!(anew, None);
+    shipped.commit(3);
+    assert_eq!(kinds(&shipped.ship()), "f");
+}
+
+// holds SHIP-4
+#[test]
+fn a_database_that_has_gone_on_in_another_way_is_not_taken_for_the_same() {
+    let mut shipped = Shipped::new();
+    shipped.commit(1);
+    shipped.ship();
+    shipped.commit(2);
+    shipped.read();
+    let tip = shipped.at;
+    // A machine that was copied with its memory has these words and another frame in that place.
+    for wrong in [
+        Position { crc: tip.crc ^ 1, ..tip },
+        Position { salt: tip.salt ^ 1, ..tip },
+        Position { base: Generation::new(tip.base.get() + 1), ..tip },
+        Position { crc: 0, ..tip },
+    ] {
+        let (anew, again) = shipped.begin_again(&wrong);
+        assert!(anew.is_some(), "{wrong:?}");
+        shipped = again;
+    }
+}
+
+// holds SHIP-5, BOUND-1
+#[test]
+fn an_exclusive_transaction_is_a_break_and_so_is_a_start_behind_it() {
+    let mut shipped = Shipped::new();
+    shipped.commit(1);
+    shipped.ship();
+    let tip = shipped.at;
+    shipped.stage.execute("CREATE TABLE u(a)");
+    shipped.commit(2);
+    let events = shipped.read();
+    assert_eq!(kinds(&events), "lf");
+    // It was not shipped: from the tip nothing leads over it.
+    let (anew, mut shipped) = shipped.begin_again(&tip);
+    assert!(anew.is_some());
+    shipped.commit(3);
+    assert_eq!(kinds(&shipped.ship()), "f", "with what is not in the base, from its start");
+}
+
+// holds SHIP-5
+#[test]
+fn a_break_in_the_midst_of_a_generation_is_remembered_over_a_start() {
+    let mut shipped = Shipped::new();
+    shipped.commit(1);
+    shipped.stage.execute("CREATE TABLE u(a)");
+    shipped.commit(2);
+    shipped.ship();
+    shipped.commit(3);
+    shipped.ship();
+    // As a merge whose author died: the frames of the active generation were given already.
+    shipped.database.note_burial().expect("a note");
+    let events = shipped.read();
+    let Some(Happened::Lost { base, incomplete, stream, .. }) = events.first() else {
+        panic!("{}", kinds(&events))
+    };
+    assert!(incomplete > base && *stream == shipped.at.stream, "{events:?}");
+    shipped.shipper.shipped(&shipped.at.clone());
+    let tip = shipped.at;
+    let (anew, shipped) = shipped.begin_again(&tip);
+    assert!(anew.is_some(), "the rows of commit 2 and 3 are in no base and behind no break");
+    assert!(shipped.at.stream < tip.stream, "they are given again");
+}
+
+// holds HELD-2
+#[test]
+fn a_hold_that_was_broken_is_taken_again_where_nothing_is_gone() {
+    let mut shipped = Shipped::new();
+    shipped.commit(1);
+    shipped.ship();
+    // Another one takes it, and ends.
+    drop(begin(&shipped.database, None, 1 << 30));
+    shipped.commit(2);
+    assert_eq!(kinds(&shipped.ship()), "f");
+}
