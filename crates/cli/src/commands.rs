@@ -260,6 +260,9 @@ Examples:
     /// Measure this machine: four classic studies, beside other stores
     #[command(disable_help_flag = true)]
     Bench(bench::BenchArgs),
+    /// Ship a living database to a folder or an object store, until told to end: plait-replicate run
+    #[command(disable_help_flag = true)]
+    Replicate(replicas::ReplicaArgs),
     /// List what can be restored from a replica
     #[command(disable_help_flag = true)]
     Replicas(replicas::ReplicaArgs),
@@ -320,6 +323,7 @@ pub fn parse_and_run() -> Result<u8> {
         Commands::Explain(args) => explain::run(&args),
         Commands::Demo(args) => demo::run(&args),
         Commands::Bench(args) => bench::run(&args),
+        Commands::Replicate(args) => replicas::run("run", &args),
         Commands::Replicas(args) => replicas::run("replicas", &args),
         Commands::Probe(args) => replicas::run("probe", &args),
         Commands::RunWatch(args) => hidden(run::watch::run(&args).map_err(|e| e.to_string())),

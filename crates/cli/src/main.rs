@@ -15,7 +15,7 @@
 //! | [`explain`] | `plait explain` |
 //! | [`demo`] | `plait demo` |
 //! | [`bench`] | `plait bench` |
-//! | [`replicas`] | `plait replicas`, `plait probe` |
+//! | [`replicas`] | `plait replicate`, `plait replicas`, `plait probe` |
 //! | [`pages`] | `plait write-pages`: man pages and completions |
 //!
 //! Beneath them: [`inspect`] (a database looked at from outside), [`live`] (a session looked at from outside), [`copy`] (a whole copy of one), [`sqlite`] (SQLite's C interface, linked or

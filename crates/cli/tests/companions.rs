@@ -1,4 +1,4 @@
-//! `plait bench`, `plait replicas` and `plait probe` hand over to programs beside it.
+//! `plait bench`, `plait replicate`, `plait replicas` and `plait probe` hand over to programs beside it.
 
 mod plait;
 
@@ -48,6 +48,7 @@ fn arguments_reach_the_program_for_replicas() {
             &["restore", "s3://b/x", "-o", "n.db", "--record", "7"],
             "<restore><s3://b/x><--output><n.db><--record><7>",
         ),
+        (&["replicate", "u", "a.db", "--keep", "1d"], "<run><u><a.db><--keep><1d>"),
     ] {
         let ran = finish(installed(folder.path()).args(given));
         assert_eq!((ran.code, ran.out.as_str()), (3, arrived), "{given:?}: {ran:?}");

@@ -5,6 +5,7 @@
 //! nothing open.
 
 pub mod render;
+mod replication;
 mod session;
 
 use std::io::IsTerminal;
@@ -133,6 +134,9 @@ fn as_json(file: &Path, look: &Look) -> Json {
     if let Some(session) = &look.session {
         out["status"] =
             session.status.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+        for (name, text) in &session.texts {
+            out["status"][name] = json!(text);
+        }
         out["transactions"] = session.transactions.as_json();
         out["conflicts"] = session.conflicts.as_json();
     }

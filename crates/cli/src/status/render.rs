@@ -7,7 +7,7 @@ use std::path::Path;
 use comfy_table::{Table, presets};
 
 use super::session::{Rows, Session};
-use super::{Look, people, person};
+use super::{Look, people, person, replication};
 use crate::console::{BAD, FAINT, GOOD, HEADING, NOTICE, styled};
 use crate::failure::quoted;
 use crate::inspect::Inspection;
@@ -47,7 +47,9 @@ pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
     let rates = before.and_then(|b| Some((b.session.as_ref()?, (look.at - b.at).as_secs_f64())));
     let pages = prepared_pages(look).into_iter().chain(put_aside(look)).collect();
     let hot = hot_row(&session.conflicts).into_iter().collect();
-    let lines = [traffic(session, rates), sizes(session), pages, hot, trouble(session)].concat();
+    let replica = replication::lines(session);
+    let lines =
+        [traffic(session, rates), sizes(session), replica, pages, hot, trouble(session)].concat();
     for (name, value) in lines {
         let _ = writeln!(out, "  {name:<14}{value}");
     }

@@ -9,9 +9,12 @@ use serde_json::{Value as Json, json};
 use crate::sqlite::{Connection, Library, OpenFlags, SqlError, Value, integer, shown};
 
 /// A live session at one moment.
+#[derive(Default)]
 pub struct Session {
     /// `plait_status`: counters and sizes by name.
     pub status: BTreeMap<String, i64>,
+    /// The texts in it.
+    pub texts: BTreeMap<String, String>,
     /// `plait_transactions`, without the one that asks.
     pub transactions: Rows,
     /// `plait_conflicts`, newest first.
@@ -32,17 +35,26 @@ impl Session {
         transactions.retain(&["pid", "pid_namespace"], |cells| {
             integer(cells[0]) != asking || *cells[1] != Value::Null
         });
+        let (texts, numbers): (Vec<_>, Vec<_>) =
+            status.rows.iter().partition(|row| matches!(row[1], Value::Text(_)));
+        let texts = texts.iter().map(|row| (shown(&row[0]), shown(&row[1]))).collect();
         let mut status: BTreeMap<String, i64> =
-            status.rows.iter().map(|row| (shown(&row[0]), integer(&row[1]))).collect();
+            numbers.iter().map(|row| (shown(&row[0]), integer(&row[1]))).collect();
         // Not counting the one that asks.
         if let Some(connections) = status.get_mut("connections") {
             *connections = (*connections - 1).max(0);
         }
         Ok(Session {
             status,
+            texts,
             transactions,
             conflicts: Rows::of(&db, "SELECT * FROM plait_conflicts")?,
         })
+    }
+
+    /// A text of `plait_status`; empty when there is none of that name.
+    pub fn text(&self, name: &str) -> &str {
+        self.texts.get(name).map_or("", |text| text)
     }
 
     /// A value of `plait_status`; 0 when this version has none of that name.

@@ -109,6 +109,43 @@ impl Database {
         ]
     }
 
+    /// Returns name and value of what is told of a process that ships the database elsewhere; nothing
+    /// if none has in this session.
+    pub fn shipping_status(&self) -> (Vec<(&'static str, i64)>, Vec<(&'static str, String)>) {
+        let shared = self.region().log();
+        if !shared.was_held() {
+            return Default::default();
+        }
+        let c = self.control();
+        let told = self.told();
+        let (is_held, held_bytes, broken) = shared.hold_status();
+        let behind_bytes = shared.log_end().get().saturating_sub(told.position.stream.get());
+        let is_behind = behind_bytes > 0;
+        // What the base had when the session began is no commit of it.
+        let from = told.position.commit.get().max(shared.first_ts());
+        let behind = c.visible_ts.load(Relaxed).saturating_sub(from);
+        let since_ms = unix_ms().saturating_sub(told.known_ms);
+        let if_behind = |value: u64| if is_behind { value as i64 } else { 0 };
+        let numbers = vec![
+            ("replication_running", i64::from(is_held)),
+            ("replicated_commit", told.position.commit.get() as i64),
+            ("replicated_lsn", told.position.stream.get() as i64),
+            ("replication_lag_commits", if_behind(behind)),
+            ("replication_lag_bytes", behind_bytes as i64),
+            ("replication_lag_ms", if_behind(since_ms)),
+            ("replication_held_bytes", held_bytes as i64),
+            ("replication_breaks", i64::from(broken)),
+            ("replication_error_since_ms", told.trouble_since_ms as i64),
+        ];
+        let chain = told.chain.iter().map(|byte| format!("{byte:02x}")).collect();
+        let texts = vec![
+            ("replication_place", told.place),
+            ("replication_chain", chain),
+            ("replication_error", told.trouble),
+        ];
+        (numbers, texts)
+    }
+
     /// Transactions of all connections.
     pub fn transactions(&self) -> Vec<TransactionRow> {
         let now = unix_ms();

@@ -46,7 +46,11 @@ fn hex(key: &[u8]) -> String {
 fn rows(db: &Database, table: c_int) -> Vec<Vec<Cell>> {
     match table {
         PL_TABLE_STATUS => {
-            db.status().into_iter().map(|(name, v)| vec![Cell::Text(text(name)), int(v)]).collect()
+            let (numbers, texts) = db.shipping_status();
+            let numbers = db.status().into_iter().chain(numbers);
+            let numbers = numbers.map(|(name, v)| vec![Cell::Text(text(name)), int(v)]);
+            let row = |(name, v): (_, String)| vec![Cell::Text(text(name)), Cell::Text(text(&v))];
+            numbers.chain(texts.into_iter().map(row)).collect()
         }
         PL_TABLE_TRANSACTIONS => db
             .transactions()
