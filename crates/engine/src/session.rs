@@ -166,13 +166,10 @@ pub(crate) fn begin(
     let is_outdated =
         header.fenced && moment::is_outdated(layout, &log, header.salt, header.generation);
     let trusted = trusted && !is_outdated;
-    let mut header = header;
-    let mut is_restored = false;
+    let (mut header, mut is_restored) = (header, false);
     if trusted && continues(region, base, &header)? {
         bury_or_leave(region, base)?;
-        // BOUND-2 in database/boundaries.rs.
-        let generation = Generation::new(region.control().base_generation.load(Relaxed));
-        region.layout().shipping.boundaries.note_unknown(generation, header.generation);
+        region.note_burial(header.generation);
         if moment::has_its_log(layout, &log, header.generation) {
             return Ok(Begun::Recovered { from_log: false });
         }

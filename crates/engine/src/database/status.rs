@@ -58,9 +58,12 @@ pub struct ConflictRow {
     pub winner_namespace: u32,
 }
 
+/// Names and values.
+pub type Rows<T> = Vec<(&'static str, T)>;
+
 impl Database {
     /// Returns name and value of everything that is counted.
-    pub fn status(&self) -> Vec<(&'static str, i64)> {
+    pub fn status(&self) -> Rows<i64> {
         let c = self.control();
         let n = &c.counters;
         let shared = self.region().log();
@@ -111,7 +114,7 @@ impl Database {
 
     /// Returns name and value of what is told of a process that ships the database elsewhere; nothing
     /// if none has in this session.
-    pub fn shipping_status(&self) -> (Vec<(&'static str, i64)>, Vec<(&'static str, String)>) {
+    pub fn shipping_status(&self) -> (Rows<i64>, Rows<String>) {
         let shared = self.region().log();
         if !shared.was_held() {
             return Default::default();

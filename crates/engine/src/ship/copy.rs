@@ -5,17 +5,19 @@
 //! for as long as it takes to upload it; the file goes with its process, whatever ends that; and
 //! there is at most one.
 //!
-//! - COPY-1 Everything in the copy is on disk: what SQLite has committed without a sync is synced
+//! - SCRATCH-1 Everything in the copy is on disk: what SQLite has committed without a sync is synced
 //!   before it is handed on.
-//! - COPY-2 Its generation is what the header of that state says, and `stream` is where frames of
+//! - SCRATCH-2 Its generation is what the header of that state says, and `stream` is where frames of
 //!   later generations begin. Whether the merge that made it is settled does not matter.
-//! - COPY-3 It is made only where the disk has room for it and as much again as is left for commits.
+//! - SCRATCH-3 It is made only where the disk has room for it and as much again as is left for commits.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::thread::JoinHandle;
 
 use rustix::fs::{Mode, OFlags};
@@ -46,8 +48,44 @@ pub struct Copied {
     file: File,
 }
 
-/// A copy that is being made.
-pub(super) struct Copying(JoinHandle<Result<Copied>>);
+/// A copy that is being made. Dropped, it ends: nothing of it is left when its process leaves the
+/// session.
+pub(super) struct Copying {
+    thread: Option<JoinHandle<Result<Copied>>>,
+    is_given_up: Arc<AtomicBool>,
+}
+
+impl Copying {
+    fn begin(db: &Arc<Database>, scratch: &Path) -> Result<Copying> {
+        let is_given_up = Arc::new(AtomicBool::new(false));
+        let (db, scratch, ends) = (db.clone(), scratch.to_owned(), is_given_up.clone());
+        let thread = std::thread::Builder::new().name("plait-copy".to_owned());
+        let started = thread.spawn(move || copy(&db, &scratch, &ends));
+        let started = started.map_err(|e| Error::io("cannot start a thread", &e))?;
+        Ok(Copying { thread: Some(started), is_given_up })
+    }
+
+    fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    fn join(mut self) -> Result<Copied> {
+        let thread = self.thread.take().expect("it is joined once");
+        let panicked = || Error::Misuse("the copy of the database has panicked".to_owned());
+        thread.join().map_err(|_| panicked())?
+    }
+}
+
+impl Drop for Copying {
+    fn drop(&mut self) {
+        // Relaxed: the thread is joined.
+        self.is_given_up.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // What it says is of no use any more.
+            let _ = thread.join();
+        }
+    }
+}
 
 impl Copied {
     /// Reads page `number`, counted from 1, into `page`, which has `page_bytes` bytes.
@@ -70,38 +108,31 @@ impl Shipper {
     pub fn copy(&mut self, at_least: Generation, scratch: &Path) -> Result<Option<Copied>> {
         let Some(copying) = self.copying.take() else {
             if self.base_generation() >= at_least {
-                let (db, scratch) = (self.db.clone(), scratch.to_owned());
-                let thread = std::thread::Builder::new().name("plait-copy".to_owned());
-                let started = thread.spawn(move || copy(&db, &scratch));
-                let started = started.map_err(|e| Error::io("cannot start a thread", &e))?;
-                self.copying = Some(Copying(started));
+                self.copying = Some(Copying::begin(&self.db, scratch)?);
             }
             return Ok(None);
         };
-        if !copying.0.is_finished() {
+        if !copying.is_finished() {
             self.copying = Some(copying);
             return Ok(None);
         }
-        let copied = copying.0.join().map_err(|_| {
-            self.db.poison();
-            Error::Corrupt("the copy of the database has panicked".to_owned())
-        })??;
+        let copied = copying.join()?;
         Ok((copied.generation >= at_least).then_some(copied))
     }
 
     /// Generation through which the base is complete.
     pub fn base_generation(&self) -> Generation {
         let settled = &self.db.control().base_generation;
-        Generation::new(settled.load(std::sync::atomic::Ordering::Acquire))
+        Generation::new(settled.load(Acquire))
     }
 }
 
-fn copy(db: &Arc<Database>, scratch: &Path) -> Result<Copied> {
+fn copy(db: &Arc<Database>, scratch: &Path, is_given_up: &AtomicBool) -> Result<Copied> {
     let mut base = db.opener().open(db.path())?;
     db.check_place()?;
     base.use_read_marks(db.shared_read_marks());
     let read = base.begin_read()?;
-    let copied = copy_state(db, base.as_mut(), &read, scratch);
+    let copied = copy_state(db, base.as_mut(), &read, scratch, is_given_up);
     base.end_read();
     copied
 }
@@ -111,23 +142,27 @@ fn copy_state(
     base: &mut dyn Base,
     read: &PagesRead,
     scratch: &Path,
+    is_given_up: &AtomicBool,
 ) -> Result<Copied> {
     let PagesRead { header, page_bytes, page_count } = *read;
-    let salt = db.control().salt.load(std::sync::atomic::Ordering::Relaxed);
+    let salt = db.control().salt.load(Relaxed);
     if !header.fenced || header.salt != salt {
         return Err(Error::Replaced(db.path().to_owned()));
     }
     let log = db.log()?;
-    // COPY-1.
+    // SCRATCH-1.
     log.sync_base_commits()?;
     let too_long = || Error::Busy("the copy of the database took too long".to_owned());
-    // COPY-2.
+    // SCRATCH-2.
     let stream = log.start_above(header.generation).ok_or_else(too_long)?;
     let file = nameless(scratch, u64::from(page_bytes) * u64::from(page_count))?;
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, &file);
     let mut page = vec![0; page_bytes as usize];
     let written = |e| Error::io(format!("cannot write into {}", scratch.display()), &e);
     for number in 1..=page_count {
+        if is_given_up.load(Relaxed) {
+            return Err(Error::Interrupted);
+        }
         base.read_page(number, &mut page)?;
         out.write_all(&page).map_err(written)?;
     }
@@ -137,7 +172,7 @@ fn copy_state(
     Ok(Copied { generation, salt, stream, page_bytes, page_count, file })
 }
 
-/// A file without a name, in a folder with room for `bytes` (COPY-3).
+/// A file without a name, in a folder with room for `bytes` (SCRATCH-3).
 fn nameless(folder: &Path, bytes: u64) -> Result<File> {
     let say = |e: rustix::io::Errno| {
         Error::io(format!("cannot make a file in {}", folder.display()), &e.into())
@@ -165,7 +200,8 @@ fn unlinked(folder: &Path) -> Result<File> {
     let say = |e| Error::io(format!("cannot make {}", name.display()), &e);
     let _ = std::fs::remove_file(&name);
     let mut options = File::options();
-    let file = options.read(true).write(true).create_new(true).open(&name).map_err(say)?;
+    options.read(true).write(true).create_new(true).mode(0o600);
+    let file = options.open(&name).map_err(say)?;
     std::fs::remove_file(&name).map_err(say)?;
     Ok(file)
 }

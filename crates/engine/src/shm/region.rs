@@ -49,6 +49,7 @@ use super::locks;
 use super::mapping::Mapping;
 use crate::crash_point;
 use crate::error::{Error, Result};
+use crate::ids::Generation;
 use crate::log::{LogMemory, LogParams, LogShared, Ring, SEGMENT_BYTES, Tail};
 use crate::memtable::Memtable;
 use crate::storage::side;
@@ -448,6 +449,14 @@ impl Region {
     /// True unless the file system is running out of space.
     pub fn has_space_to_spare(&self) -> bool {
         self.free_bytes() >= SPARE_BYTES
+    }
+
+    /// At the start of a session, when no other process is there: what was left behind was buried in a
+    /// base of this generation (BOUND-2 in database/boundaries.rs).
+    pub(crate) fn note_burial(&self, generation: Generation) {
+        // Relaxed: nobody else is there.
+        let base = Generation::new(self.control().base_generation.load(Relaxed));
+        self.layout().shipping.boundaries.note_unknown(base, generation);
     }
 
     /// Bytes that the file system has left.

@@ -4,7 +4,7 @@
 //! | [`Source`] | here |
 //! |---|---|
 //! | SOURCE-1 to SOURCE-5 | `ship` of the engine (SHIP-1 to SHIP-5) |
-//! | SOURCE-6 | its copies (COPY-1 to COPY-3), in `copy.rs` |
+//! | SOURCE-6 | its copies (SCRATCH-1 to SCRATCH-3), in `copy.rs` |
 //! | SOURCE-7 | SHIP-6, and the hold on the log (HELD-2) |
 //!
 //! The connection of SQLite's does nothing but be there: while it is, the session lives, its fence

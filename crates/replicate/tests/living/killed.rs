@@ -96,7 +96,7 @@ fn an_exclusive_transaction_whose_author_dies_at_any_step_is_bridged() {
     assert_eq!(sidecar.terminated(), 0);
 }
 
-// holds COPY-2
+// holds SCRATCH-2
 #[test]
 fn a_copy_between_a_merge_and_its_settling_has_the_streams_place() {
     let stage = Stage::new();

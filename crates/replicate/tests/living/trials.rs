@@ -173,7 +173,7 @@ fn what_a_program_does_while_no_sidecar_lives_is_bridged() {
     assert_eq!(sidecar.terminated(), 0);
 }
 
-// holds COPY-1
+// holds SCRATCH-1
 #[test]
 fn a_store_that_is_away_holds_nothing_up() {
     let stage = Stage::new();
