@@ -27,6 +27,7 @@ use plait_engine::ids as engine;
 use plait_engine::ship::{self, Happened, Shipper};
 use plait_engine::sync::wait::Wait;
 use plait_replicate::ids::{ChainId, CommitTs, Generation, Instance, Lsn, Position, Salt};
+use plait_replicate::library;
 use plait_replicate::record::{Follows, Frames, Merge};
 use plait_replicate::source::{BaseCopy, Event, Source, SourceError, Start};
 // The spliced amalgamation that `Library::linked` is about.
@@ -239,11 +240,7 @@ impl Source for Living {
             position: from_engine(&begun.position),
             segment_bytes: begun.segment_bytes as u32,
             page_bytes: self.page_bytes,
-            library: format!(
-                "plait {}, SQLite {}",
-                env!("CARGO_PKG_VERSION"),
-                Library::linked().version()
-            ),
+            library: library::versions(),
             why: begun.anew.map(str::to_owned),
         })
     }

@@ -9,6 +9,7 @@ use plait_client::{Library, Value};
 use plait_engine::ids as engine;
 use plait_engine::log::{Frame, OpKind};
 use plait_replicate::ids::{Lsn, Position};
+use plait_replicate::library;
 use plait_replicate::record::item::each_page;
 use plait_replicate::record::{Frames, Merge, PageSet};
 use plait_replicate::restore::{Restored, Stop, restore};
@@ -208,7 +209,10 @@ pub fn restored(url: &Path, folder: &Path, stop: Stop) -> Result<(Rows, Restored
         page_bytes: 0,
         page_count: 0,
     };
-    let (restored, _) = real::block_on(restore(&world, Box::new(model), stop, &mut |_| ()))?;
+    let library = library::versions();
+    let mut progress = |_| ();
+    let restoring = restore(&world, Box::new(model), stop, &library, &mut progress);
+    let (restored, _) = real::block_on(restoring)?;
     let rows = std::mem::take(&mut state.borrow_mut().rows);
     Ok((rows, restored))
 }
