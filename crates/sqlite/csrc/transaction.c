@@ -317,6 +317,7 @@ static int plTakeRight(Btree *p, int how){
   PlWait wait;
   u32 msBegun;
   int rc;
+  pPl->msWaited = 0;
   if( how==PL_WRITE_OPTIMISTIC ){
     /* It takes no right, and waits for the first fence of a session alone. */
     if( p->db->autoCommit ) how = PL_WRITE_BESIDE;

@@ -40,6 +40,20 @@ in_threads_and_processes! {
         assert_eq!(second.integer("SELECT sum(n) FROM t"), 11);
     }
 
+    fn a_wait_that_has_failed_takes_nothing_from_the_next_one(place) {
+        actors!(place, holder, other);
+        other.busy_timeout(Duration::from_millis(700));
+        holder.ok("BEGIN IMMEDIATE; UPDATE t SET n=1 WHERE id=1");
+        other.fails("BEGIN IMMEDIATE", BUSY);
+        other.ok("BEGIN CONCURRENT");
+        other.send("CREATE TABLE x(a)");
+        assert!(other.still_waits_after(Duration::from_millis(200)), "it has a timeout of its own");
+        holder.ok("COMMIT");
+        let reply = other.finish();
+        assert!(reply.error.is_none(), "{:?}", reply.error);
+        other.ok("COMMIT");
+    }
+
     fn a_deferred_upgrade_over_a_range_succeeds_when_others_change_rows_elsewhere(place) {
         actors!(place, first, second);
         first.ok("BEGIN; SELECT sum(n) FROM t WHERE id BETWEEN 100 AND 200");
