@@ -118,7 +118,7 @@ use crate::shm::region::{BaseIdentity, Region};
 use crate::storage::names::{NAME_BYTES_MAX, log_path, suffixed};
 use crate::storage::os::{OsFile, OsStorage};
 use crate::storage::{FileIdentity, Storage as _, side};
-use crate::sync::clock::unix_ms;
+use crate::sync::clock::exact_unix_ms;
 use crate::sync::wait;
 
 pub mod aside;
@@ -656,10 +656,11 @@ const TIMESTAMPS_PER_MILLISECOND: u64 = 1 << 10;
 
 /// Returns the timestamp of the base's content for a session that begins now with generation
 /// `first`: above those of all earlier sessions while the clock advances; on machines without a
-/// clock, above those that have left a generation behind.
+/// clock, above those that have left a generation behind. The clock is the exact one: several
+/// sessions may begin between two ticks.
 fn first_timestamp(first: Generation) -> u64 {
     let by_generation = u64::from(first.get()) * TIMESTAMPS_PER_GENERATION + 1;
-    by_generation.max(unix_ms().saturating_mul(TIMESTAMPS_PER_MILLISECOND))
+    by_generation.max(exact_unix_ms().saturating_mul(TIMESTAMPS_PER_MILLISECOND))
 }
 
 /// Fills the shared memory of a new session over a resting base.

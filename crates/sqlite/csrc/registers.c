@@ -36,5 +36,10 @@ static void plEmptyRegisters(Vdbe *v){
       }
       p->flags = MEM_Undefined;
     }
+#ifdef SQLITE_DEBUG
+    else{
+      p->flags = MEM_Undefined;
+    }
+#endif
   }
 }

@@ -153,8 +153,24 @@ pub fn unasked<T>(f: impl FnOnce() -> T) -> T {
         })
     });
     match unasked {
-        Some(caller) => caller.serve(f),
+        Some(caller) => {
+            let _begun = TimeoutBegun(&caller.limit);
+            caller.serve(f)
+        }
         None => f(),
+    }
+}
+
+/// A timeout that began within [`unasked`] has begun for its caller too.
+struct TimeoutBegun<'a>(&'a Cell<Limit>);
+
+impl Drop for TimeoutBegun<'_> {
+    fn drop(&mut self) {
+        Caller::with(|outer| {
+            if let Some(outer) = outer {
+                outer.limit.set(self.0.get());
+            }
+        });
     }
 }
 
@@ -336,6 +352,12 @@ mod tests {
             std::thread::sleep(Duration::from_millis(60));
             assert!(enough(AT_LEAST), "the next of the same call has no timeout of its own");
             unasked(|| assert!(enough(AT_LEAST)));
+        });
+        waits(timeout, None, &|| false, || {
+            unasked(|| assert!(!enough(AT_LEAST), "it begins where nobody is asked"));
+            std::thread::sleep(Duration::from_millis(60));
+            unasked(|| assert!(enough(AT_LEAST), "and goes on in the next such place"));
+            assert!(enough(AT_LEAST), "and outside of it");
         });
     }
 

@@ -576,7 +576,7 @@ impl Conn {
     }
 
     /// False if [`Conn::maintain`] would find nothing to do, as it does after nearly all commits.
-    /// Makes no system call.
+    /// Makes no system call that waits.
     pub fn is_upkeep_due(&mut self) -> bool {
         if !self.db.paces_commits() {
             self.unpaced = 0;
