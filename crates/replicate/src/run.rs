@@ -144,6 +144,7 @@ async fn ship(
     let told = Box::pin(async {
         loop {
             tell(&world, database);
+            shared.scratch.borrow().spare_the_disk();
             tokio::time::sleep(TELL_EVERY).await;
         }
     });

@@ -374,8 +374,9 @@ static int plBaseCommit(void *p){
 typedef struct PlWritten { u32 iPage; u32 iFrame; } PlWritten;
 
 static int plWrittenOrder(const void *a, const void *b){
-  u32 x = ((const PlWritten*)a)->iPage, y = ((const PlWritten*)b)->iPage;
-  return x<y ? -1 : x>y;
+  const PlWritten *x = (const PlWritten*)a, *y = (const PlWritten*)b;
+  if( x->iPage!=y->iPage ) return x->iPage<y->iPage ? -1 : 1;
+  return x->iFrame<y->iFrame ? -1 : x->iFrame>y->iFrame;
 }
 
 /* Reads the header of a frame of the WAL, or (aPage) its page too, behind the header in aFrame. */
@@ -386,8 +387,9 @@ static int plReadFrame(Wal *pWal, u32 iFrame, int nByte, u8 *aFrame, int bPage){
 
 /* The sum of the pages that the transaction has written which was just committed: they are in the
 ** WAL, behind what was there when it began, or from its start if it has begun the WAL anew. SQLite
-** writes a page again over its own frame of the same transaction, so each is there once. A page that
-** left the cache before the end of the database moved before it is there too, and does not count.
+** writes a page again over its own frame of the same transaction, but for the last one of a commit: if
+** that was there already, it is there twice, and counts as it was written last. A page that left the
+** cache before the end of the database moved before it is there too, and does not count.
 **
 ** Nobody begins the WAL anew now: that takes the right to merge, which the caller has. */
 static int plBaseSum(PlBase *pBase, u32 *pnPage, u32 *pSum){
@@ -414,6 +416,7 @@ static int plBaseSum(PlBase *pBase, u32 *pnPage, u32 *pSum){
     qsort(a, n, sizeof(PlWritten), plWrittenOrder);
   }
   for(i=0; rc==SQLITE_OK && i<n && a[i].iPage<=*pnPage; i++){
+    if( i+1<n && a[i+1].iPage==a[i].iPage ) continue;
     rc = plReadFrame(pWal, a[i].iFrame, nByte, aFrame, 1);
     if( rc==SQLITE_OK ) sum = pl_sum_page(sum, a[i].iPage, &aFrame[WAL_FRAME_HDRSIZE], (u32)nByte);
   }

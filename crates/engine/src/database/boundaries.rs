@@ -6,8 +6,8 @@
 //! - BOUND-1 Each change of the base has an entry before `base_generation` says so, in the critical
 //!   section that settles it. If its author dies before, the process that settles makes one of the
 //!   kind `UNKNOWN`. So between the entries of a reader and the present base nothing is missing.
-//! - BOUND-2 What changes bytes of the base and no generation, a burial (`session::bury`), has an
-//!   entry of the kind `UNKNOWN` too.
+//! - BOUND-2 What may change bytes of the base and no generation, a burial (`session::bury`) or the
+//!   time until the fence is raised, has an entry of the kind `UNKNOWN` too.
 //! - BOUND-3 An entry is read without a lock, and counts only if it was not the next one to be
 //!   written, nor an earlier one, when its reading ended.
 

@@ -298,15 +298,27 @@ impl Database {
         if let AppendError::NeedsRing(bytes) = lacking {
             return self.region.grow_ring(bytes);
         }
-        if matches!(lacking, AppendError::NeedsSlots(_)) && !self.region.has_space_to_spare() {
-            // HELD-2: the disk is for commits.
-            self.log_shared().break_hold();
+        if self.gives_up_hold(&lacking) {
+            return Ok(());
         }
         self.log()?.make_room(lacking).map_err(Error::from)
     }
 
+    /// True if the append that lacked this may find it now: the disk is short of space, which is for
+    /// commits, and a hold had kept slots from them (HELD-2).
+    pub(crate) fn gives_up_hold(&self, lacking: &AppendError) -> bool {
+        matches!(lacking, AppendError::NeedsSlots(_)) && self.ends_hold_where_space_is_short()
+    }
+
+    fn ends_hold_where_space_is_short(&self) -> bool {
+        self.log_shared().is_held()
+            && !self.region.has_space_to_spare()
+            && self.log_shared().break_hold()
+    }
+
     /// Prepares the segment of the next generation in the log file.
     pub(crate) fn prepare_next_segment(&self) -> Result<()> {
+        self.ends_hold_where_space_is_short();
         Ok(self.log()?.prepare_next_segment()?)
     }
 

@@ -92,6 +92,16 @@ fn read(words: &Shipping) -> Told {
     }
 }
 
+fn put_position(words: &Shipping, position: &Position, boundary: u64) {
+    words.salt.store(position.salt, Relaxed);
+    words.base.store(position.base.get(), Relaxed);
+    words.stream.store(position.stream.get(), Relaxed);
+    words.commit.store(position.commit.get(), Relaxed);
+    words.crc.store(position.crc, Relaxed);
+    words.boundary.store(boundary, Relaxed);
+    words.known_ms.store(unix_ms(), Relaxed);
+}
+
 impl Database {
     fn tell(&self, write: impl FnOnce(&Shipping)) {
         let words = &self.region().layout().shipping;
@@ -125,16 +135,16 @@ impl Database {
         });
     }
 
-    pub(crate) fn note_shipped(&self, position: &Position, boundary: u64) {
+    /// Notes where a shipper has begun, with what is incomplete there, in one change of the words.
+    pub(crate) fn note_begun(&self, position: &Position, boundary: u64, incomplete: Generation) {
         self.tell(|words| {
-            words.salt.store(position.salt, Relaxed);
-            words.base.store(position.base.get(), Relaxed);
-            words.stream.store(position.stream.get(), Relaxed);
-            words.commit.store(position.commit.get(), Relaxed);
-            words.crc.store(position.crc, Relaxed);
-            words.boundary.store(boundary, Relaxed);
-            words.known_ms.store(unix_ms(), Relaxed);
+            words.incomplete.store(incomplete.get(), Relaxed);
+            put_position(words, position, boundary);
         });
+    }
+
+    pub(crate) fn note_shipped(&self, position: &Position, boundary: u64) {
+        self.tell(|words| put_position(words, position, boundary));
     }
 
     pub(crate) fn note_known(&self) {

@@ -15,11 +15,13 @@
 use super::error::LogError;
 use super::frame::{BadFrame, Frame};
 use super::group::Log;
-use super::shared::FIRST_SEGMENT;
+use super::shared::{FIRST_SEGMENT, Piece};
 use crate::ids::{CommitTs, Generation, Lsn};
 
 /// Bytes that are read at a time.
 const PIECE_BYTES: u64 = 1 << 20;
+/// What is read beyond what may be given: a prepared frame and the one behind it are shorter.
+const READ_BYTES_MAX: usize = 15 << 20;
 
 /// Frames of one generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,15 +135,24 @@ impl Log {
             Stretch { generation, from, first_commit, last_commit, crc: 0, bytes: bytes_so_far };
         let mut growing = Growing { stretch, whole: 0, given: 0, last: None };
         let mut at = from;
-        while let Some(piece) = shared.piece(at, through) {
-            if piece.from != at || piece.segment.generation != generation {
+        loop {
+            let piece = shared.piece(at, through);
+            let goes_on =
+                |piece: &Piece| piece.from == at && piece.segment.generation == generation;
+            let Some(piece) = piece.filter(goes_on) else {
+                // The last byte of a generation, and of what is on disk, ends a frame.
+                if growing.given == 0 && growing.whole < growing.stretch.bytes.len() {
+                    let at = from + growing.whole as u64;
+                    return Err(Unread::Gone(at, BadFrame::Short));
+                }
                 break;
-            }
+            };
             let to = piece.to.min(at + PIECE_BYTES);
             self.read_piece(piece.segment.number, at, to, &mut growing.stretch.bytes)?;
             at = to;
             growing.parse(shared.salt())?;
-            if growing.given >= bytes {
+            let is_long = growing.given > 0 && growing.stretch.bytes.len() > READ_BYTES_MAX;
+            if growing.given >= bytes || is_long {
                 break;
             }
         }

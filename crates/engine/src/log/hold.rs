@@ -139,6 +139,12 @@ impl LogShared {
         was
     }
 
+    /// True if a hold is in force.
+    pub(crate) fn is_held(&self) -> bool {
+        // Relaxed: a hint.
+        self.hold.held.load(Relaxed) != 0
+    }
+
     /// True if the session has ever had a hold.
     pub(crate) fn was_held(&self) -> bool {
         // Relaxed: a hint; a merge that misses it is one of which nothing is known.

@@ -319,12 +319,14 @@ impl Ring {
     fn check_slots(&self, last_segment: u64) -> Result<(), AppendError> {
         let shared = self.shared();
         // Acquire pairs with the Release in `give_back`.
-        let live = last_segment + 1 - shared.first_live_segment.load(Acquire);
+        let first_live = shared.first_live_segment.load(Acquire);
+        let live = last_segment + 1 - first_live;
         if live > u64::from(shared.slot_limit()) {
             return Err(AppendError::LimitReached);
         }
         let prepared = u64::from(shared.prepared_slots());
-        let needed = last_segment + 1 - shared.first_needed_segment();
+        // A merge may have given segments back since.
+        let needed = last_segment + 1 - shared.first_needed_segment().min(first_live);
         let wanted = match shared.may_hold(needed - live, needed) {
             true => needed,
             false => {

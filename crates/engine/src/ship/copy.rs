@@ -9,15 +9,16 @@
 //!   before it is handed on.
 //! - SCRATCH-2 Its generation is what the header of that state says, and `stream` is where frames of
 //!   later generations begin. Whether the merge that made it is settled does not matter.
-//! - SCRATCH-3 It is made only where the disk has room for it and as much again as is left for commits.
+//! - SCRATCH-3 It is made only where the disk has room for it and [`SPARE_BYTES`] more, for
+//!   commits. It is given up where less than half of them is left later.
 
 use std::fs::File;
-use std::io::{BufWriter, Write as _};
+use std::io::{BufWriter, ErrorKind, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use rustix::fs::{Mode, OFlags};
@@ -30,6 +31,8 @@ use crate::ids::{Generation, Lsn};
 
 /// Bytes that stay free beside a copy.
 const SPARE_BYTES: u64 = 256 << 20;
+/// Pages between two looks at what the copy costs others.
+const PAGES_A_LOOK: u32 = 256;
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// A copy of the base.
@@ -45,7 +48,24 @@ pub struct Copied {
     pub page_bytes: u32,
     /// Pages.
     pub page_count: u32,
-    file: File,
+    file: Arc<File>,
+}
+
+/// The file of a copy, for whoever looks after the disk that it is on.
+#[derive(Debug, Clone, Default)]
+pub struct Scratch(Weak<File>);
+
+impl Scratch {
+    /// Gives the copy up, if it is there and its disk is short of space (SCRATCH-3): what reads it
+    /// fails then.
+    pub fn spare_the_disk(&self) {
+        let Some(file) = self.0.upgrade() else { return };
+        let free = rustix::fs::fstatvfs(&*file).map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize));
+        if free.is_ok_and(|free| free < SPARE_BYTES / 2) {
+            // If it cannot be, the disk stays as full as it is.
+            let _ = file.set_len(0);
+        }
+    }
 }
 
 /// A copy that is being made. Dropped, it ends: nothing of it is left when its process leaves the
@@ -95,7 +115,18 @@ impl Copied {
     pub fn read(&self, number: u32, page: &mut [u8]) -> Result<()> {
         let at = u64::from(number - 1) * u64::from(self.page_bytes);
         let read = self.file.read_exact_at(page, at);
-        read.map_err(|e| Error::io("cannot read the copy of the database", &e))
+        read.map_err(|e| match e.kind() {
+            ErrorKind::UnexpectedEof => Error::Full(
+                "the copy of the database was given up: its disk (--scratch) ran out of space"
+                    .into(),
+            ),
+            _ => Error::io("cannot read the copy of the database", &e),
+        })
+    }
+
+    /// Its file.
+    pub fn scratch(&self) -> Scratch {
+        Scratch(Arc::downgrade(&self.file))
     }
 }
 
@@ -155,13 +186,20 @@ fn copy_state(
     let too_long = || Error::Busy("the copy of the database took too long".to_owned());
     // SCRATCH-2.
     let stream = log.start_above(header.generation).ok_or_else(too_long)?;
-    let file = nameless(scratch, u64::from(page_bytes) * u64::from(page_count))?;
-    let mut out = BufWriter::with_capacity(BUFFER_BYTES, &file);
+    let file = Arc::new(nameless(scratch, u64::from(page_bytes) * u64::from(page_count))?);
+    let mut out = BufWriter::with_capacity(BUFFER_BYTES, &*file);
     let mut page = vec![0; page_bytes as usize];
     let written = |e| Error::io(format!("cannot write into {}", scratch.display()), &e);
     for number in 1..=page_count {
         if is_given_up.load(Relaxed) {
             return Err(Error::Interrupted);
+        }
+        if number % PAGES_A_LOOK == 0 && db.is_wal_half_full() {
+            return Err(Error::Busy(format!(
+                "the copy for a snapshot was given up at page {number} of {page_count}: beside it the \
+                 database's WAL had grown to half of its limit; put --scratch on a faster disk, or \
+                 raise the limit (PRAGMA plait_wal_limit)"
+            )));
         }
         base.read_page(number, &mut page)?;
         out.write_all(&page).map_err(written)?;

@@ -1,7 +1,8 @@
 //! What a process that ships the database elsewhere reads of it: frames of the log, what became of
 //! the base, and copies of the base.
 //!
-//! The shipper is a process that has joined the session. It takes no part in commits and merges.
+//! The shipper is a process that has joined the session. It commits nothing, and merges only where a
+//! snapshot waits for a later base.
 //!
 //! ```text
 //! begin ──► hold on the log from the position on ──► read ──► frames of a generation, merges, ...
@@ -26,7 +27,8 @@
 //!   log and the boundaries have them; and every byte behind it is held. So a copy of the database
 //!   that went on by itself does not pass for it: frames have the checksum of the ones before.
 //! - SHIP-5 Behind `Lost` the frames through `incomplete` are not all given. The words of the session
-//!   say so until a base that has these is shipped: a shipper that begins before begins anew.
+//!   say so until a base that has these is shipped, or a chain is known to begin anew
+//!   ([`Shipper::note_chain`]): a shipper that begins before begins anew.
 //! - SHIP-6 No commit waits for the shipper. It leads a sync only when nobody has synced for
 //!   [`SYNC_AFTER`], which is so where commits wait for no sync.
 
@@ -36,8 +38,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-pub use self::copy::Copied;
 use self::copy::Copying;
+pub use self::copy::{Copied, Scratch};
 use crate::database::Database;
 pub use crate::database::shipping::{Position, Told};
 use crate::error::{Error, Result};
@@ -107,6 +109,8 @@ pub struct Shipper {
     known: Place,
     /// Places whose position is not known to be shipped, in their order.
     passed: Vec<Place>,
+    /// It began over the base as it was, and that is not known to be in the chain.
+    begins_anew: bool,
     /// The hold was broken, and `Lost` was not given yet.
     is_behind: bool,
     /// Since when the log has more than is on disk, which ended there.
@@ -156,14 +160,11 @@ impl Shipper {
             at,
             known: at,
             passed: Vec::new(),
+            begins_anew: anew.is_some(),
             is_behind: false,
             unsynced: None,
             copying: None,
         };
-        db.note_incomplete(match anew {
-            Some(_) => Generation::ZERO,
-            None => db.told().incomplete,
-        });
         Ok((begun, shipper))
     }
 
@@ -361,11 +362,15 @@ impl Shipper {
         self.db.log_shared().move_hold(self.token, place.position.stream);
     }
 
-    /// Takes note of the name of what the database is shipped to, and of the position at which that
-    /// is.
+    /// Takes note of the name of what the database is shipped to, where the place is known that this
+    /// shipper began at, before anything is shipped behind it.
     pub fn note_chain(&mut self, chain: [u8; 16], place: &str) {
         self.db.note_chain(chain, place);
-        self.db.note_shipped(&self.at.position, self.at.boundary);
+        let incomplete = match std::mem::take(&mut self.begins_anew) {
+            true => Generation::ZERO,
+            false => self.db.told().incomplete,
+        };
+        self.db.note_begun(&self.at.position, self.at.boundary, incomplete);
     }
 }
 

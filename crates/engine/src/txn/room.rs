@@ -116,6 +116,9 @@ impl Conn {
         if matches!(e, AppendError::NeedsRing(_)) {
             return self.db.make_room_in_log(e);
         }
+        if self.db.gives_up_hold(&e) {
+            return Ok(());
+        }
         let full = self.db.generations.active_number();
         let merged = std::mem::replace(&mut room.merged, true);
         if e == AppendError::LimitReached && !merged {

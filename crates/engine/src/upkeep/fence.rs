@@ -119,7 +119,7 @@ use crate::base::{BaseHeader, Checkpoint};
 use crate::database::Database;
 use crate::database::merge_right::MergeRight;
 use crate::error::{Error, Result};
-use crate::ids::SlotIndex;
+use crate::ids::{Generation, SlotIndex};
 use crate::shm::layout::fence;
 use crate::sync::wait::{Patience, Wait};
 use crate::{crash_point, fault, session};
@@ -281,8 +281,10 @@ impl Database {
         c.fence_cookie.store(before.cookie, Relaxed);
         let active = self.generations.active_generation().number.load(Relaxed);
         assert!(active > stamped.generation.get(), "a stock program cannot raise the generation");
-        // Stock programs may have written until now (GAP-4 in gaps/).
+        // Stock programs may have written until now (GAP-4 in gaps/, BOUND-2 in
+        // database/boundaries.rs).
         self.gaps().forget();
+        self.note_unknown_boundary(Generation::ZERO);
         // Release pairs with the Acquire in `ensure_fenced`.
         c.fence.store(fence::FENCED, Release);
         Ok(())
@@ -325,6 +327,7 @@ impl Database {
         {
             // As in `note_fence`.
             self.gaps().forget();
+            self.note_unknown_boundary(Generation::ZERO);
             c.fence_cookie.store(header.cookie, Relaxed);
             // Release pairs with the Acquire in `ensure_fenced`.
             c.fence.store(fence::FENCED, Release);

@@ -299,6 +299,13 @@ impl Database {
         c.wal_bytes.load(Relaxed) > c.wal_limit_bytes.load(Relaxed)
     }
 
+    /// True if the base's WAL has half of what it may have: what holds it for work of its own should
+    /// let go.
+    pub(crate) fn is_wal_half_full(&self) -> bool {
+        let c = self.control();
+        c.wal_bytes.load(Relaxed) > c.wal_limit_bytes.load(Relaxed) / 2
+    }
+
     /// Brings into the file what readers have held back; true if nothing is left, or another
     /// process has the right to merge.
     pub(crate) fn finish_checkpoint(&self, slot: SlotIndex) -> Result<bool> {

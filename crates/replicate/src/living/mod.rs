@@ -24,7 +24,7 @@ use bytes::Bytes;
 use plait_client::{Connection, Library, OpenFlags};
 use plait_engine::database::Database;
 use plait_engine::ids as engine;
-use plait_engine::ship::{self, Happened, Shipper};
+use plait_engine::ship::{self, Happened, Scratch, Shipper};
 use plait_engine::sync::wait::Wait;
 use plait_replicate::ids::{ChainId, CommitTs, Generation, Instance, Lsn, Position, Salt};
 use plait_replicate::library;
@@ -59,6 +59,8 @@ pub struct Shared {
     pub end: Rc<Cell<Option<End>>>,
     /// What is committed is to be on disk at once: the sidecar is about to end.
     pub hurries: Rc<Cell<bool>>,
+    /// The file of the last copy of the database.
+    pub scratch: Rc<RefCell<Scratch>>,
 }
 
 /// Why a database cannot be shipped.
@@ -273,6 +275,9 @@ impl Source for Living {
         }
         let scratch = self.settings.scratch.clone();
         let copied = self.with(|shipper| shipper.copy(generation, &scratch))?;
+        if let Some(copied) = &copied {
+            *self.shared.scratch.borrow_mut() = copied.scratch();
+        }
         Ok(copied.map(copy::handed_on))
     }
 }

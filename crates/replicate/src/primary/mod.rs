@@ -94,6 +94,9 @@ impl Default for Settings {
     }
 }
 
+/// A pause before the database is asked again, at the end.
+const PAUSE_TO_END: Duration = Duration::from_millis(100);
+
 /// A sidecar that has opened its epoch.
 pub struct Sidecar {
     world: World,
@@ -113,6 +116,8 @@ pub struct Sidecar {
     last_record: Duration,
     /// There is more to ship than the last record could take.
     has_more: bool,
+    /// The database could be read when it was last asked.
+    could_read: bool,
 }
 
 /// The end of the chain, as its writer knows it.
@@ -173,12 +178,16 @@ impl Sidecar {
     /// # Errors
     /// As [`Sidecar::run`].
     pub async fn finish(&mut self) -> Result<()> {
-        loop {
+        // A read may end before what it could not read, without an error: the next one has that.
+        let mut ends = 0;
+        while ends < 2 {
             self.ship().await?;
-            if !self.has_more {
-                return Ok(());
+            ends = if self.has_more || !self.could_read { 0 } else { ends + 1 };
+            if !self.could_read {
+                self.world.clock().sleep(PAUSE_TO_END).await;
             }
         }
+        Ok(())
     }
 
     fn time_to_record(&self) -> Duration {

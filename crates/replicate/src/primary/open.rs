@@ -92,6 +92,7 @@ impl Sidecar {
             last_look: now,
             last_record: now,
             has_more: true,
+            could_read: true,
         }
     }
 }

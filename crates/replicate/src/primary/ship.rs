@@ -13,7 +13,9 @@ impl Sidecar {
     /// long, is a record too.
     pub(super) async fn ship(&mut self) -> Result<()> {
         let limit = self.settings.record_bytes;
-        let events = match self.source.read(limit) {
+        let read = self.source.read(limit);
+        self.could_read = read.is_ok();
+        let events = match read {
             Ok(events) => events,
             Err(error) => {
                 let text = error.to_string();

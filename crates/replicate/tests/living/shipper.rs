@@ -200,6 +200,13 @@ fn a_break_in_the_midst_of_a_generation_is_remembered_over_a_start() {
     let (anew, shipped) = shipped.begin_again(&tip);
     assert!(anew.is_some(), "the rows of commit 2 and 3 are in no base and behind no break");
     assert!(shipped.at.stream < tip.stream, "they are given again");
+    // That start may end before its chain begins anew: nothing has changed until then.
+    let (anew, mut shipped) = shipped.begin_again(&tip);
+    assert!(anew.is_some(), "the chain does not begin anew yet");
+    shipped.shipper.note_chain([7; 16], "here");
+    let tip = shipped.at;
+    let (anew, _shipped) = shipped.begin_again(&tip);
+    assert_eq!(anew, None);
 }
 
 // holds HELD-2

@@ -232,3 +232,21 @@ fn a_prepared_frame_is_given_with_the_one_behind_it() {
     held.bench.log.sync_through(end).expect("a sync");
     assert_eq!(held.commits_from(first(&held)), [1, 2, 3]);
 }
+
+// holds TAILING-2
+#[test]
+fn a_damaged_length_is_told_and_not_waited_for() {
+    let mut held = Held::new(2, 64);
+    held.hold(first(&held), 64 * SEGMENT);
+    held.generation();
+    held.generation();
+    let bytes = held.read(first(&held)).expect("frames").expect("some").bytes;
+    let path = held.bench.log.file().path().to_owned();
+    held.storage.tamper(&path, |file| {
+        let at = file.windows(bytes.len()).position(|found| found == bytes).expect("it is there");
+        // A frame begins with its magic and its length.
+        file[at + 4 + 2] = 0x10;
+    });
+    let read = held.read(first(&held));
+    assert!(matches!(read, Err(Unread::Gone(at, _)) if at == first(&held)), "{read:?}");
+}
