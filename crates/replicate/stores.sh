@@ -1,6 +1,7 @@
 #!/bin/sh
 # Real stores: each is installed from its package registry below target/stores, started on this machine, and put to the tests of
-# crates/replicate/src/store/objects. Some have to be refused. Needs go, npm, cargo and python3. Names of stores choose among them.
+# crates/replicate/src/store/objects. Some have to be refused; through the others goes a disaster drill, where `make dist` has made the
+# programs. Needs go, npm, cargo and python3. Names of stores choose among them.
 set -eu
 cd "$(dirname "$0")/../.."
 home=$PWD/target/stores
@@ -34,6 +35,7 @@ try() {
     if [ "$verdict" = unfit ]; then fit=no; fi
     echo "---- $name: $verdict"
     PLAIT_STORE_URL=$url PLAIT_STORE_FIT=$fit cargo test --quiet --profile "${PROFILE:-dev}" --package plait-replicate --lib -- store::objects --nocapture
+    if [ "$fit" = yes ] && [ -x dist/bin/plait-replicate ]; then URL=$url/drill sh examples/replication/drill.sh 3; fi
     kill "$server"
     wait "$server" 2>/dev/null || true
     trap - EXIT
