@@ -655,9 +655,8 @@ const _: () = assert!(ARENA_BYTES as u64 / LEAST_COMMIT_BYTES < TIMESTAMPS_PER_G
 const TIMESTAMPS_PER_MILLISECOND: u64 = 1 << 10;
 
 /// Returns the timestamp of the base's content for a session that begins now with generation
-/// `first`: above those of all earlier sessions while the clock advances; on machines without a
-/// clock, above those that have left a generation behind. The clock is the exact one: several
-/// sessions may begin between two ticks.
+/// `first`: above those of all earlier sessions while the clock advances, two of one tick too; on
+/// machines without a clock, above those that have left a generation behind.
 fn first_timestamp(first: Generation) -> u64 {
     let by_generation = u64::from(first.get()) * TIMESTAMPS_PER_GENERATION + 1;
     by_generation.max(exact_unix_ms().saturating_mul(TIMESTAMPS_PER_MILLISECOND))
