@@ -19,7 +19,9 @@ pub fn utc(ms: u64) -> String {
 
 /// Reads a moment, as milliseconds since 1970: RFC 3339 (`2026-11-28T12:00:05.25+01:00`), or in UTC
 /// `2026-11-28`, `2026-11-28 12:00` or `2026-11-28 12:00:05`, with ` UTC` or `Z` behind it if one
-/// likes.
+/// likes. A time is the end of the smallest part that is written: without a fraction the last
+/// millisecond of its second, without seconds the last of its minute. So what [`utc`] wrote of a
+/// moment is that moment or later. A date alone is its first millisecond.
 ///
 /// # Errors
 /// In words.
@@ -92,12 +94,13 @@ fn zone(text: &str) -> Option<(&str, i64)> {
 
 /// Milliseconds.
 fn time_of_day(text: &str) -> Option<i64> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    // The end of the second.
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "999"));
     let [hour, minute, second] = match numbers(whole, ':', [2, 2, 2]) {
         Some(all) => all,
         None if whole == text => {
             let [hour, minute] = numbers(whole, ':', [2, 2])?;
-            [hour, minute, 0]
+            [hour, minute, 59]
         }
         None => return None,
     };
@@ -114,17 +117,20 @@ mod tests {
     #[test]
     fn a_moment_is_read_as_it_is_written() {
         for seconds in [0, 951_782_399, 951_782_400, 1_795_867_205, 4_107_542_400] {
-            assert_eq!(parse(&utc(seconds * 1000)), Ok(seconds * 1000));
+            for ms in [0, 1, 457, 998, 999] {
+                assert_eq!(parse(&utc(seconds * 1000 + ms)), Ok(seconds * 1000 + 999));
+            }
         }
         let noon = 1_795_867_200_000;
         for (text, ms) in [
-            ("2026-11-28 12:00", noon),
-            ("2026-11-28 12:00:05", noon + 5000),
-            ("2026-11-28T12:00:05Z", noon + 5000),
+            ("2026-11-28 12:00", noon + 59_999),
+            ("2026-11-28 12:00:05", noon + 5999),
+            ("2026-11-28T12:00:05Z", noon + 5999),
+            ("2026-11-28T12:00:05.0Z", noon + 5000),
             ("2026-11-28T12:00:05.25Z", noon + 5250),
             ("2026-11-28t12:00:05.123456789z", noon + 5123),
-            ("2026-11-28T13:00:00+01:00", noon),
-            ("2026-11-28 06:30:00-05:30", noon),
+            ("2026-11-28T13:00:00+01:00", noon + 999),
+            ("2026-11-28 06:30:00-05:30", noon + 999),
             (" 2026-11-28 ", noon - 12 * 3_600_000),
         ] {
             assert_eq!(parse(text), Ok(ms), "{text}");

@@ -24,7 +24,8 @@ pub struct RestoreArgs {
     /// The database that is made
     #[arg(short, long = "output", value_name = "FILE")]
     output: PathBuf,
-    /// As it was at this time: 2026-11-28 12:00:05, which is UTC, or 2026-11-28T12:00:05+01:00
+    /// As it was at the end of this second or minute: 2026-11-28 12:00:05, which is UTC, or
+    /// 2026-11-28T12:00:05+01:00
     #[arg(long, value_name = "TIME", value_parser = dates::parse, group = "moment")]
     at: Option<u64>,
     /// Through this commit of the newest session

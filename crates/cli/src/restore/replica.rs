@@ -13,7 +13,7 @@ pub struct ReplicaArgs {
     /// Restore out of a replica (a folder, s3://, gs:// or az://) to this file
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["to", "check"])]
     output: Option<PathBuf>,
-    /// As it was at this time, in UTC: 2026-11-28 12:00
+    /// As it was at the end of this minute (or second), in UTC: 2026-11-28 12:00
     #[arg(
         long,
         value_name = "TIME",

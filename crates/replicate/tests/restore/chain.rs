@@ -13,8 +13,9 @@ use plait_replicate::record::{Follows, Header, Item, Open, Part, Parts, Record, 
 
 const CHAIN: ChainId = ChainId([7; 16]);
 const NONCE: Nonce = Nonce([8; 16]);
-/// When the first record was written: 2026-11-28 12:00:00 UTC. A record comes each second.
-pub const BEGUN_MS: u64 = 1_795_867_200_000;
+/// When the first record was written: 2026-11-28 12:00:00.457 UTC. A record comes each second, and
+/// none on a whole one.
+pub const BEGUN_MS: u64 = 1_795_867_200_457;
 /// Pages of a part.
 const PART_PAGES: usize = 16;
 
