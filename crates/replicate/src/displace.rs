@@ -17,7 +17,13 @@ pub fn beside(output: &Path) -> PathBuf {
 /// # Errors
 /// In words: `plait restore` has said why.
 pub fn put(made: PathBuf, output: &Path) -> Result<(), String> {
-    let done = restore(&made, output);
+    // Where nothing stands whose rights it gets, it gets those of a new file.
+    let done = match std::fs::symlink_metadata(output) {
+        Ok(_) => Ok(()),
+        Err(_) => plait_replicate::new_file::give_rights_of_new(&made)
+            .map_err(|error| format!("cannot set the permissions of {}: {error}", made.display())),
+    };
+    let done = done.and_then(|()| restore(&made, output));
     let _ = std::fs::remove_file(&made);
     done
 }

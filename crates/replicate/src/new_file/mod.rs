@@ -42,7 +42,7 @@ use crate::record::{Frames, Merge, PageSet};
 use crate::target::{Applied, Birth, Target, TargetError};
 use base::{Pages, said};
 use place::Place;
-pub use place::beside;
+pub use place::{beside, give_rights_of_new};
 pub use written::{Written, last_transaction};
 
 /// A file in the making.

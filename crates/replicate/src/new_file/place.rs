@@ -3,20 +3,26 @@
 //! - PLACE-1 Nothing stands at the destination unless it is whole and on disk: the last step is a
 //!   rename that replaces nothing.
 //! - PLACE-2 What a restore works on is locked (`flock`) for as long as its process lives. So the next
-//!   restore to this destination removes what a killed one has left, and nothing else.
+//!   restore to this destination removes what a killed one has left, and nothing else: a regular
+//!   file of such a name that nobody has locked.
+//! - PLACE-3 Nobody but its owner can read a file in the making. It gets the rights of a new file
+//!   when it becomes the destination; kept under its own name, it stays private.
 
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Stands between the destination's name and something random.
 const INFIX: &str = ".plait-replica-";
 /// Hexadecimal digits of the random end.
 const RANDOM: usize = 8;
-/// What SQLite and the library put beside a database while it is worked on.
-const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
+/// Rights of a file in the making (PLACE-3).
+const PRIVATE: u32 = 0o600;
+/// What SQLite and the library put beside a database while it is worked on, and the sample of rights.
+const BESIDE: [&str; 4] = ["-wal", "-shm", "-journal", "-rights"];
 /// What makes a file at rest another database than it looks, if it stands beside it.
 const BELONGS: [&str; 6] = ["-wal", "-journal", "-shm", "-plait", "-plait-pages", "-plait-super"];
 
@@ -56,12 +62,18 @@ impl Place {
         refuse_occupied(&destination)?;
         remove_left(&destination);
         let path = beside(&destination, &format!("{INFIX}{random:0RANDOM$x}"));
-        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        let mut options = File::options();
+        let file = options.read(true).write(true).create_new(true).mode(PRIVATE).open(&path)?;
         let place = Place { destination, path, file, is_kept: false };
         place.file.try_lock().map_err(|error| match error {
             TryLockError::Error(error) => error,
             TryLockError::WouldBlock => ErrorKind::WouldBlock.into(),
         })?;
+        // Before it was locked, another restore may have taken it for one that was left.
+        if !leads_to(&place.path, &place.file) {
+            let what = "another restore to this place began at the same time: start again";
+            return Err(io::Error::new(ErrorKind::WouldBlock, what));
+        }
         Ok(place)
     }
 
@@ -82,6 +94,7 @@ impl Place {
     /// `AlreadyExists` if something stands there by now; the system's.
     pub fn publish(mut self) -> io::Result<()> {
         refuse_occupied(&self.destination)?;
+        give_rights_of_new(&self.path)?;
         self.file.sync_all()?;
         let (from, to) = (&self.path, &self.destination);
         let cwd = rustix::fs::CWD;
@@ -131,12 +144,48 @@ fn remove_left(destination: &Path) {
     };
     let prefix = [name.as_bytes(), INFIX.as_bytes()].concat();
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let is_left = |path: &PathBuf| {
+    let is_named = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().as_bytes();
-        let is_named = name.len() == prefix.len() + RANDOM && name.starts_with(&prefix);
-        is_named && File::open(path).is_ok_and(|file| file.try_lock().is_ok())
+        let random = name.strip_prefix(&*prefix).unwrap_or_default();
+        random.len() == RANDOM && random.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
     };
-    entries.map(|entry| entry.path()).filter(is_left).for_each(|path| remove(&path));
+    for path in entries.map(|entry| entry.path()).filter(is_named) {
+        // The lock is held until the file is gone.
+        if let Some(_locked) = lock_left(&path) {
+            remove(&path);
+        }
+    }
+}
+
+/// Opens and locks a regular file that nobody works on.
+fn lock_left(path: &Path) -> Option<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
+    let file = File::options().read(true).custom_flags(flags.bits() as i32).open(path).ok()?;
+    let is_regular = file.metadata().is_ok_and(|meta| meta.is_file());
+    (is_regular && file.try_lock().is_ok() && leads_to(path, &file)).then_some(file)
+}
+
+/// True if a name leads to an open file, not over a symbolic link.
+fn leads_to(path: &Path, file: &File) -> bool {
+    let same =
+        |a: &std::fs::Metadata, b: &std::fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    match (std::fs::symlink_metadata(path), file.metadata()) {
+        (Ok(named), Ok(open)) => same(&named, &open),
+        _ => false,
+    }
+}
+
+/// Gives a file the rights of a new one beside it: they follow the umask, and where a folder has
+/// them, its default rights.
+///
+/// # Errors
+/// The system's.
+pub fn give_rights_of_new(path: &Path) -> io::Result<()> {
+    let sample = beside(path, "-rights");
+    let made = File::options().write(true).create_new(true).open(&sample)?;
+    let rights = made.metadata().map(|meta| meta.permissions());
+    std::fs::remove_file(sample)?;
+    std::fs::set_permissions(path, rights?)
 }
 
 #[cfg(test)]
@@ -190,5 +239,43 @@ mod tests {
         assert!(at_work.path.exists(), "a process works on it");
         drop((at_work, third));
         assert!(names(dir.path()).is_empty(), "{:?}", names(dir.path()));
+    }
+
+    // holds PLACE-2
+    #[test]
+    fn what_no_restore_has_made_is_left_alone() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let to = dir.path().join("new.db");
+        let others = ["new.db.plait-replica-mynotes1", "new.db.plait-replica-ABCDEF01"];
+        for name in others {
+            std::fs::write(dir.path().join(name), b"somebody's").expect("a file");
+        }
+        let target = dir.path().join("target");
+        std::fs::write(&target, b"somebody's").expect("a file");
+        let link = dir.path().join("new.db.plait-replica-00000001");
+        std::os::unix::fs::symlink(&target, &link).expect("a link");
+        let folder = dir.path().join("new.db.plait-replica-00000002");
+        std::fs::create_dir(&folder).expect("a folder");
+        std::fs::write(dir.path().join("new.db.plait-replica-00000002-wal"), b"").expect("a file");
+        let before = names(dir.path());
+        drop(Place::begin(&to, 3).expect("nothing is there"));
+        assert_eq!(names(dir.path()), before);
+    }
+
+    // holds PLACE-3
+    #[test]
+    fn a_file_in_the_making_is_private() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().expect("a folder");
+        let mode =
+            |path: &Path| std::fs::metadata(path).expect("a file").permissions().mode() & 0o7777;
+        let sample = dir.path().join("sample");
+        File::create(&sample).expect("a file");
+        let to = dir.path().join("new.db");
+        let place = Place::begin(&to, 1).expect("nothing is there");
+        assert_eq!(mode(&place.path), 0o600);
+        place.publish().expect("it is renamed");
+        assert_eq!(mode(&to), mode(&sample));
+        assert_eq!(names(dir.path()), ["new.db", "sample"]);
     }
 }
