@@ -322,7 +322,9 @@ impl Applier {
     fn apply_merge(&mut self, number: RecordNumber, merge: &Merge) -> Result<Step> {
         let mut flow = self.flow;
         flow.take(number, &Item::Merge(*merge))?;
-        let is_other = self.own_library.as_ref().is_some_and(|own| *own != self.library);
+        let is_known = self.library != UNKNOWN;
+        let is_other =
+            is_known && self.own_library.as_ref().is_some_and(|own| *own != self.library);
         let accepts = is_other || is_planted(Fault::SumUnread);
         let sum = self.target.merge(merge, accepts).map_err(|why| failed(number, why))?;
         self.differs |= sum != merge.sum;
@@ -378,6 +380,9 @@ fn opened_at(header: &Header) -> Lsn {
     header.position.stream
 }
 
+/// The versions of a library that nobody can tell.
+const UNKNOWN: &str = "unknown";
+
 /// What has to be known beside a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
@@ -388,15 +393,21 @@ pub struct About {
 }
 
 impl About {
-    /// Reads the OPEN that a record names.
+    /// Reads the OPEN that a record names; where it is missing, damaged or another writer's, the
+    /// library is unknown, which counts as this one: merges are compared.
     ///
     /// # Errors
     /// The store's.
     pub async fn of(world: &World, header: &Header) -> Result<About> {
         let bytes = world.get(&names::record(header.opened)).await?;
         let record = bytes.and_then(|bytes| Record::decode(&bytes).ok());
+        let is_it = |record: &Record| {
+            let Header { chain, number, nonce, .. } = record.header;
+            (chain, number, nonce) == (header.chain, header.opened, header.nonce)
+        };
+        let record = record.filter(is_it);
         let library = record.as_ref().and_then(Record::open).map(|open| open.library.clone());
-        let library = library.unwrap_or_else(|| "unknown".to_owned());
+        let library = library.unwrap_or_else(|| UNKNOWN.to_owned());
         Ok(About { library, segment_bytes: header.segment_bytes })
     }
 }

@@ -40,7 +40,7 @@ pub struct Restored {
     pub snapshot: RecordNumber,
     /// A record that was written before its predecessor, by the primary's clock.
     pub clock_set_back: Option<RecordNumber>,
-    /// True if a merge had another sum here: the rows are the same, the pages are not.
+    /// True if a merge of another library had another sum here: its pages could not be compared.
     pub differs: bool,
 }
 

@@ -34,7 +34,8 @@ pub struct RestoreArgs {
     /// Through this record
     #[arg(long, value_name = "RECORD", group = "moment")]
     record: Option<u64>,
-    /// Check the database (PRAGMA integrity_check) before it gets its name
+    /// Check the database (PRAGMA integrity_check) before it gets its name; done in any case if the
+    /// primary had another library
     #[arg(long)]
     verify: bool,
     /// Put what stands there aside, as `plait restore` does
@@ -81,7 +82,9 @@ pub fn run(args: &RestoreArgs) -> Result<(), String> {
     bar.set_message("merging the rest");
     let failed = |what: &str, why: &dyn std::fmt::Display| format!("cannot {what} {shown}: {why}");
     file.settle().map_err(|error| failed("complete", &error))?;
-    if args.verify {
+    // Where a merge could not be compared, nothing else tells damage.
+    let verifies = args.verify || restored.differs;
+    if verifies {
         bar.set_message("checking");
         file.verify().map_err(|error| failed("restore", &error))?;
     }
@@ -134,7 +137,7 @@ fn say(args: &RestoreArgs, restored: &Restored, bytes: u64, is_undecided: bool) 
         CommitTs(0) => "no commit behind the snapshot".to_owned(),
         commit => format!("commit {commit}"),
     };
-    let verified = if args.verify { ", checked" } else { "" };
+    let verified = if args.verify || restored.differs { ", checked" } else { "" };
     println!(
         "{}: restored through record {record} ({}), {commit}; from the snapshot in record \
          {snapshot}; {}{verified}",
@@ -149,7 +152,8 @@ fn say(args: &RestoreArgs, restored: &Restored, bytes: u64, is_undecided: bool) 
     }
     if restored.differs {
         println!(
-            "the library here merges differently from the primary's: rows are the same, pages are not"
+            "the primary had another library, which writes other pages: they could not be compared \
+             with its own, so the database was checked (PRAGMA integrity_check)"
         );
     }
     if is_undecided {
