@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
 use crate::ids::{CommitTs, Hash, Position, RecordNumber};
 use crate::record::{Header, SnapshotRef, header_of};
+use crate::snapshots::known_of;
 use crate::target::Target;
 use crate::world::World;
 
@@ -126,7 +127,7 @@ async fn end_of(world: &World, stop: Stop) -> Result<(Reader, End)> {
             (Err(error), Stop::Time(until)) => readable_after(world, until, error).await?,
             (Err(error), _) => return Err(error),
         };
-        let known = crate::snapshots::known(&mut reader, header.snapshot).await?;
+        let known = known_of(&mut reader, header.snapshot, header.chain).await?;
         return Ok((reader, End { header, known: known.into_iter().collect() }));
     };
     // A newest record that is damaged is in nobody's way who asks for an earlier one.
@@ -157,7 +158,7 @@ async fn end_of(world: &World, stop: Stop) -> Result<(Reader, End)> {
     // newest record leads to may end at a damaged one.
     let mut known = BTreeMap::new();
     for from in [Some(header.snapshot), newest.map(|newest| newest.snapshot)] {
-        known.extend(crate::snapshots::known(&mut reader, from.unwrap_or_default()).await?);
+        known.extend(known_of(&mut reader, from.unwrap_or_default(), header.chain).await?);
     }
     Ok((reader, End { header, known }))
 }

@@ -1,9 +1,11 @@
 //! The snapshots of a chain: each record says which is the newest, and each snapshot which was before.
 
+use bytes::Bytes;
+
 use crate::chain::{Found, Reader};
 use crate::error::{Error, Result};
-use crate::ids::RecordNumber;
-use crate::record::{Item, Record, SnapshotRef};
+use crate::ids::{ChainId, RecordNumber};
+use crate::record::{Item, Record, SnapshotRef, header_of};
 
 /// The snapshots of a chain, from the record `newest` backwards, ascending; those whose record is
 /// not to be had end the list.
@@ -14,6 +16,27 @@ pub async fn known(
     reader: &mut Reader,
     newest: RecordNumber,
 ) -> Result<Vec<(RecordNumber, SnapshotRef)>> {
+    walk(reader, newest, None).await
+}
+
+/// The same of one chain alone, for an earlier moment: where a snapshot's record is damaged or of
+/// another chain, the records before it tell which snapshot was before.
+///
+/// # Errors
+/// The store's.
+pub async fn known_of(
+    reader: &mut Reader,
+    newest: RecordNumber,
+    chain: ChainId,
+) -> Result<Vec<(RecordNumber, SnapshotRef)>> {
+    walk(reader, newest, Some(chain)).await
+}
+
+async fn walk(
+    reader: &mut Reader,
+    newest: RecordNumber,
+    chain: Option<ChainId>,
+) -> Result<Vec<(RecordNumber, SnapshotRef)>> {
     let mut found = Vec::new();
     let mut number = newest;
     while number != RecordNumber::NONE {
@@ -23,17 +46,45 @@ pub async fn known(
             Err(error @ Error::Store { .. }) => return Err(error),
             Err(_) => break,
         };
-        let Ok(record) = Record::decode(&bytes) else { break };
-        let is_it = record.header.number == number;
-        let snapshot = record.items.into_iter().find_map(|item| match item {
-            Item::Snapshot(snapshot) if is_it => Some(snapshot),
-            _ => None,
-        });
-        let Some(snapshot) = snapshot else { break };
+        let Some(snapshot) = snapshot_in(&bytes, number, chain) else {
+            let Some(chain) = chain else { break };
+            number = before(reader, number, chain).await?;
+            continue;
+        };
         let earlier = snapshot.earlier.min(number.before());
         found.push((number, snapshot));
         number = earlier;
     }
     found.reverse();
     Ok(found)
+}
+
+fn snapshot_in(bytes: &Bytes, number: RecordNumber, chain: Option<ChainId>) -> Option<SnapshotRef> {
+    let record = Record::decode(bytes).ok()?;
+    let header = &record.header;
+    let is_it = header.number == number && chain.is_none_or(|chain| header.chain == chain);
+    record.items.into_iter().find_map(|item| match item {
+        Item::Snapshot(snapshot) if is_it => Some(snapshot),
+        _ => None,
+    })
+}
+
+/// The newest snapshot before a record that is of no use, by the nearest header before it; none if
+/// nothing is to be had there.
+async fn before(reader: &mut Reader, number: RecordNumber, chain: ChainId) -> Result<RecordNumber> {
+    let mut number = number.before();
+    while number != RecordNumber::NONE {
+        let bytes = match reader.object(number, true).await {
+            Ok(Found::Object(bytes)) => bytes,
+            Err(error @ Error::Store { .. }) => return Err(error),
+            Ok(Found::Nothing) | Err(_) => break,
+        };
+        match header_of(&bytes) {
+            Ok(header) if header.number == number && header.chain == chain => {
+                return Ok(header.snapshot.min(number));
+            }
+            _ => number = number.before(),
+        }
+    }
+    Ok(RecordNumber::NONE)
 }

@@ -360,6 +360,38 @@ fn a_time_is_the_last_record_before_it_or_says_what_can_be_had() {
 }
 
 #[test]
+fn a_time_before_a_snapshot_that_is_damaged_or_foreign_is_reached_from_the_one_before() {
+    for is_foreign in [false, true] {
+        let site = Site::new();
+        let mut primary = small(&site, None);
+        primary.ship();
+        let (rows, asked) = (primary.rows(), primary.chain.number());
+        primary.merge();
+        primary.snapshot(false);
+        let spoiled = primary.chain.number();
+        primary.run("INSERT INTO t(b) VALUES('four')");
+        primary.ship();
+        let path = site.path("replica").join(names::record(spoiled));
+        let mut bytes = std::fs::read(&path).expect("a record");
+        if is_foreign {
+            let mut record = Record::decode(&bytes.into()).expect("a record");
+            record.header.chain.0[0] ^= 1;
+            bytes = record.encode().to_vec();
+        } else {
+            let last = bytes.len() - 1;
+            bytes[last] ^= 1;
+        }
+        std::fs::write(&path, bytes).expect("it is written");
+        let at = plait_replicate::dates::utc(super::chain::BEGUN_MS + asked.0 * 1000);
+        assert!(site.restored_rows(&["--at", &at]) == rows, "other rows");
+        let newest = site.restore(&[]);
+        assert_eq!(newest.status.code(), Some(1), "{}", said(&newest));
+        assert!(said(&newest).contains(&format!("record {spoiled}")), "{}", said(&newest));
+        primary.end();
+    }
+}
+
+#[test]
 fn a_newest_record_that_is_damaged_is_in_nobodys_way_who_asks_for_an_earlier_time() {
     let site = Site::new();
     let mut primary = small(&site, None);
