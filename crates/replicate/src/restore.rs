@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::apply::{About, Applier, Lineage, Progress, Step, lineage};
-use crate::chain::{Found, Link, Listing, Reader, find_tip};
+use crate::chain::{Found, Link, Listing, Reader, find_newest};
 use crate::dates::utc;
 use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
@@ -116,7 +116,7 @@ struct End {
 
 /// Finds the end, and what was listed before it was read.
 async fn end_of(world: &World, stop: Stop) -> Result<(Reader, End)> {
-    let tip = find_tip(world).await;
+    let tip = find_newest(world).await;
     let Stop::Record(number) = stop else {
         let (mut reader, header) = match (tip, stop) {
             (Ok(tip), _) => {

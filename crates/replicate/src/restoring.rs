@@ -4,7 +4,7 @@ use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use plait_replicate::apply::Progress;
 use plait_replicate::ids::{CommitTs, RecordNumber};
 use plait_replicate::new_file::NewFile;
@@ -96,6 +96,8 @@ pub fn run(args: &RestoreArgs) -> Result<(), String> {
     }
     bar.finish_and_clear();
     say(args, &restored, bytes, is_undecided);
+    let age = Duration::from_millis(world.clock().wall_ms().saturating_sub(restored.written_ms));
+    println!("record {} was written {} ago", restored.record, HumanDuration(age));
     Ok(())
 }
 

@@ -19,4 +19,4 @@ mod tip;
 pub use flow::Flow;
 pub use listing::Listing;
 pub use reader::{Found, Link, Reader};
-pub use tip::{Tip, find as find_tip};
+pub use tip::{Tip, find as find_tip, find_newest};

@@ -8,6 +8,9 @@ use crate::ids::{Hash, RecordNumber};
 use crate::record::Record;
 use crate::world::World;
 
+/// How often a restore looks again where a list shows more than it has found.
+const LOOKS: usize = 3;
+
 /// The newest record, as it was found.
 #[derive(Clone, Debug)]
 pub struct Tip {
@@ -23,8 +26,27 @@ pub struct Tip {
     pub listing: Listing,
 }
 
-/// Finds the newest record; `None` if there is no chain. Another writer may have made more by the
-/// time it returns.
+/// Finds the newest record, and lists once more whether something is behind it: the list by which it
+/// was found may have been an old one. `None` if there is no chain. Another writer may have made more
+/// by the time it returns.
+///
+/// # Errors
+/// [`Error::Record`] if the newest record is damaged, and the store's.
+pub async fn find_newest(world: &World) -> Result<Option<Tip>> {
+    let mut tip = find(world).await?;
+    // A writer that goes on is not waited for without end.
+    for _ in 0..LOOKS {
+        let found = tip.as_ref().map_or(RecordNumber::NONE, |tip| tip.record.header.number);
+        if Listing::make(world).await?.highest() <= found {
+            break;
+        }
+        tip = find(world).await?;
+    }
+    Ok(tip)
+}
+
+/// Finds the newest record by one list; `None` if there is no chain. Another writer may have made
+/// more by the time it returns, and a list that lacks records may end it early.
 ///
 /// # Errors
 /// [`Error::Record`] if the newest record is damaged, and the store's.

@@ -234,6 +234,7 @@ fn a_merge_with_another_result_ends_the_restore_unless_the_library_is_another() 
     last_merge(&mut primary, 7);
     let accepted = site.restore(&[]);
     assert!(accepted.status.success(), "{}", said(&accepted));
+    assert!(said(&accepted).trim_end().ends_with(" ago"), "{}", said(&accepted));
     assert!(said(&accepted).contains("could not be compared"), "{}", said(&accepted));
     assert!(said(&accepted).contains(", checked"), "{}", said(&accepted));
     assert!(site.take_rows() == rows, "other rows");
