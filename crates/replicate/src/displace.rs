@@ -12,10 +12,32 @@ pub fn beside(output: &Path) -> PathBuf {
     name.into()
 }
 
-/// Puts a database in the place of what stands there; removes it where it was made.
+/// Looks for `plait` before hours of work that need it at their end.
 ///
 /// # Errors
-/// In words: `plait restore` has said why.
+/// In words.
+pub fn refuse_without_plait() -> Result<(), String> {
+    let plait = plait()?;
+    match std::fs::metadata(&plait) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(missing(&plait, &error)),
+    }
+}
+
+fn plait() -> Result<PathBuf, String> {
+    let own = std::env::current_exe().map_err(|e| format!("cannot tell where it is: {e}"))?;
+    Ok(own.with_file_name("plait"))
+}
+
+fn missing(plait: &Path, error: &std::io::Error) -> String {
+    format!("cannot run {}, which --force needs: {error}; restore to another name", plait.display())
+}
+
+/// Puts a database in the place of what stands there, and removes it where it was made; after a
+/// failure it stays there.
+///
+/// # Errors
+/// In words, with the command that goes on: `plait restore` has said why.
 pub fn put(made: PathBuf, output: &Path) -> Result<(), String> {
     // Where nothing stands whose rights it gets, it gets those of a new file.
     let done = match std::fs::symlink_metadata(output) {
@@ -23,22 +45,26 @@ pub fn put(made: PathBuf, output: &Path) -> Result<(), String> {
         Err(_) => plait_replicate::new_file::give_rights_of_new(&made)
             .map_err(|error| format!("cannot set the permissions of {}: {error}", made.display())),
     };
-    let done = done.and_then(|()| restore(&made, output));
-    let _ = std::fs::remove_file(&made);
-    done
+    match done.and_then(|()| restore(&made, output)) {
+        Ok(()) => {
+            let _ = std::fs::remove_file(&made);
+            Ok(())
+        }
+        Err(why) => Err(format!(
+            "{why}; the restored database is kept in {0}: go on with plait restore '{0}' '{1}'",
+            made.display(),
+            output.display()
+        )),
+    }
 }
 
 fn restore(made: &Path, output: &Path) -> Result<(), String> {
-    let own = std::env::current_exe().map_err(|e| format!("cannot tell where it is: {e}"))?;
-    let plait = own.with_file_name("plait");
+    let plait = plait()?;
     // It says itself what it has put aside.
     let status = Command::new(&plait).arg("restore").arg(made).arg(output).status();
     match status {
         Ok(status) if status.success() => Ok(()),
         Ok(_) => Err(format!("{} was not replaced", output.display())),
-        Err(error) => Err(format!(
-            "cannot run {}, which --force needs: {error}; restore to another name",
-            plait.display()
-        )),
+        Err(error) => Err(missing(&plait, &error)),
     }
 }

@@ -64,6 +64,9 @@ pub fn run(args: &RestoreArgs) -> Result<(), String> {
         ));
     }
     let opener = library::opener().ok_or("SQLite cannot begin: out of memory")?;
+    if args.force {
+        displace::refuse_without_plait()?;
+    }
     let beside = if args.force { displace::beside(&args.output) } else { args.output.clone() };
     let file = NewFile::begin(&beside, opener, Chance.number() as u32)
         .map_err(|error| cannot_begin(&args.output, &error))?;
