@@ -70,7 +70,8 @@ pub enum Error {
     },
     /// A part of a snapshot.
     #[error(
-        "{name}, a part of the pages in record {number}, {why}; choose another moment: plait replicas lists them"
+        "{name}, a part of the pages in record {number}, {why}; start again if retention may have \
+         removed it meanwhile, or choose another moment: plait replicas lists them"
     )]
     Part {
         /// The record that names it.

@@ -53,6 +53,14 @@ impl RestoreArgs {
 
 /// Restores, and says what.
 pub fn run(args: &RestoreArgs) -> Result<(), String> {
+    let bar = ProgressBar::new(0);
+    let done = run_with(args, &bar);
+    // An error stands on a line of its own.
+    bar.finish_and_clear();
+    done
+}
+
+fn run_with(args: &RestoreArgs, bar: &ProgressBar) -> Result<(), String> {
     let shown = args.output.display();
     let world = real::world(objects::open(&args.url, false)?, Patience::Tries(6));
     if let Some(at) = args.at
@@ -70,8 +78,7 @@ pub fn run(args: &RestoreArgs) -> Result<(), String> {
     let beside = if args.force { displace::beside(&args.output) } else { args.output.clone() };
     let file = NewFile::begin(&beside, opener, Chance.number() as u32)
         .map_err(|error| cannot_begin(&args.output, &error))?;
-    let bar = ProgressBar::new(0);
-    let progress = &mut |progress: Progress| show(&bar, &progress);
+    let progress = &mut |progress: Progress| show(bar, &progress);
     let versions = library::versions();
     let restoring = restore(&world, Box::new(file), args.stop(), &versions, progress);
     let (restored, target) = real::block_on(restoring)?;
