@@ -15,11 +15,14 @@ use crate::inspect::log::Log;
 use crate::inspect::outlook::{Advice, Instead, Outlook};
 use crate::inspect::pairing::Pairing;
 use crate::inspect::{Inspection, beside, users};
+use crate::os::{self, FileSystem};
 use crate::quantity::{bytes, count, of};
 use crate::sqlite::{self, Library, OpenFlags};
 
 /// How often it is opened to bring it to rest.
 const ROUNDS_MAX: u32 = 3;
+/// With less free space than this the disk counts as full.
+const MARGIN_BYTES: u64 = 1 << 20;
 /// Names that are tried for what is kept.
 const NAMES_MAX: u32 = 1000;
 
@@ -95,7 +98,24 @@ pub fn run(args: &RecoverArgs) -> Result<u8> {
             "close the programs that use it and run the command again",
         ));
     }
-    if args.accept_base { accept_base(args, &state) } else { recover(args, &state) }
+    if args.accept_base {
+        return accept_base(args, &state);
+    }
+    let openers = crate::status::openers_of(&state.path);
+    if state.wal_commits() > 0 && (state.lone.is_open || !openers.is_empty()) {
+        return Err(Failure::new(
+            format!(
+                "{shown} is open in {}, which has {} in the WAL: it works and needs no recovery",
+                crate::status::people(&openers),
+                of(state.wal_commits(), "commit", "commits")
+            ),
+            format!(
+                "close these programs, and the last brings them into the file; a copy meanwhile: `plait backup {} DEST`",
+                quoted(&args.file)
+            ),
+        ));
+    }
+    recover(args, &state)
 }
 
 /// Everything has been brought into the file, and then opening failed over what stands under the log's name.
@@ -131,6 +151,10 @@ fn recover(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
         Outlook::Recovers { frames } => {
             format!("{} merged from the log", of(frames, "commit", "commits"))
         }
+        Outlook::Restores(Instead::Failed) => {
+            "everything in shared memory brought into the file, without the log, of which a write or sync had failed"
+                .to_owned()
+        }
         Outlook::Restores(_) => {
             "everything in shared memory brought into the file, without the log that was lost"
                 .to_owned()
@@ -138,6 +162,9 @@ fn recover(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
         Outlook::GoesOn => "everything in shared memory and log merged".to_owned(),
         Outlook::SetsAside { .. } => {
             "a log that does not belong to the file was put aside, and is kept".to_owned()
+        }
+        _ if let commits @ 1.. = state.wal_commits() => {
+            format!("{} brought into the file from its WAL", of(commits, "commit", "commits"))
         }
         _ => "there was nothing to recover".to_owned(),
     };
@@ -160,8 +187,48 @@ fn recover(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
             ),
         ));
     }
+    if after.wal_commits() > 0 {
+        return Err(still_in_wal(args, &after));
+    }
     anstream::println!("{good}: {told}; it is a plain SQLite file at rest");
     Ok(failure::OK)
+}
+
+/// It was opened and closed, and commits are in the WAL all the same: SQLite leaves them there without a word when it cannot bring them into the file.
+fn still_in_wal(args: &RecoverArgs, after: &Inspection) -> Failure {
+    let (shown, wal) = (args.file.display(), beside(&after.path, "-wal"));
+    let openers = crate::status::openers_of(&after.path);
+    let folder = after.path.parent().unwrap_or(Path::new("/"));
+    let has_room = FileSystem::of(&after.path).is_ok_and(|fs| fs.free_bytes > MARGIN_BYTES);
+    let (why, advice) = if after.lone.is_open || !openers.is_empty() {
+        let who = match openers.len() {
+            0 => "a program that is not seen from here".to_owned(),
+            _ => crate::status::people(&openers),
+        };
+        (format!("{who} has it open"), "close it, and run the command again".to_owned())
+    } else if let Some(path) =
+        [&*after.path, folder, &*wal].into_iter().find(|path| !os::is_writable(path))
+    {
+        let advice = "run the command again as the owner of the database, or where its file system can be written".to_owned();
+        (format!("you may not write {}", path.display()), advice)
+    } else if !has_room {
+        (
+            "the disk is full".to_owned(),
+            "free some space on that disk and run the command again".to_owned(),
+        )
+    } else {
+        let advice =
+            format!("run the command again; `plait doctor {}` tells more", quoted(&args.file));
+        ("SQLite did not bring them into the file".to_owned(), advice)
+    };
+    Failure::new(
+        format!(
+            "{shown} is not recovered: {} in {}, which the file alone lacks: {why}",
+            of(after.wal_commits(), "commit is", "commits are"),
+            wal.display()
+        ),
+        format!("{advice}; until then copy both files, never one of them"),
+    )
 }
 
 /// Opens and closes it until it is at rest, as far as that helps: other programs may open it meanwhile and be killed.

@@ -2,9 +2,11 @@
 
 mod plait;
 
-use std::os::unix::fs::FileExt as _;
+use std::fs::Permissions;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
+use std::process::Command;
 
-use plait::Scene;
+use plait::{Scene, command, finish};
 
 #[test]
 fn recovery_merges_the_log_and_leaves_a_plain_file() {
@@ -126,4 +128,94 @@ fn accepting_a_healthy_file_gives_nothing_up_and_says_so() {
     let ran = scene.plait(&["recover", "--accept-base", "--yes"]).done();
     ran.says(&["nothing was wrong with it, and nothing was given up"]);
     assert_eq!(scene.contents(), before);
+}
+
+/// Left by a connection that was alone and was killed after this many commits: all of them are in the WAL.
+fn left_in_wal(commits: u32) -> Option<Scene> {
+    let scene = Scene::concurrent()?;
+    let mut shell = scene.lone_shell();
+    for n in 0..commits {
+        shell.run(&format!("INSERT INTO t(n) VALUES({n});"));
+    }
+    shell.kill();
+    assert!(!scene.beside("-plait").exists(), "it was alone");
+    Some(scene)
+}
+
+#[test]
+fn what_a_lone_connection_has_left_in_the_wal_is_told_and_brought_into_the_file() {
+    let Some(scene) = left_in_wal(4) else { return };
+    let told = ["left by programs that were killed", "4 commits in its WAL", "plait recover"];
+    scene.plait(&["status"]).done().says(&told);
+    scene.plait(&["check", "--quick"]).done().says(&["brings 4 commits of the WAL into the file"]);
+    scene.plait(&["doctor"]).says(&["note: brings 4 commits", "plait recover app.db"]);
+    let measured = scene.plait(&["metrics"]).done().out;
+    let wal_bytes = std::fs::metadata(scene.beside("-wal")).unwrap().len();
+    let value = |name: &str| {
+        let line = measured.lines().find(|line| line.starts_with(name)).expect("it is measured");
+        line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()
+    };
+    assert!(value("plait_recovery_pending{") == 1.0, "{measured}");
+    assert!(value("plait_wal_bytes{") == wal_bytes as f64, "{measured}");
+    scene.plait(&["recover"]).done().says(&["4 commits brought into the file", "at rest"]);
+    let rest = scene.plait(&["status"]).done().says(&["at rest", "nobody has it open"]);
+    assert!(!rest.out.contains("WAL"), "{rest:?}");
+    std::fs::copy(&scene.path, scene.folder().join("copy.db")).unwrap();
+    let count = "SELECT count(*) FROM t";
+    assert_eq!(scene.stock_on(&scene.folder().join("copy.db"), count).done().out, "5\n");
+    scene.plait(&["recover"]).done().says(&["nothing to recover"]);
+}
+
+#[test]
+fn a_file_whose_commits_stay_in_the_wal_is_not_said_to_be_recovered() {
+    let Some(scene) = left_in_wal(4) else { return };
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        eprintln!("skipped: only root can become somebody else");
+        return;
+    }
+    let plait = scene.folder().join("plait");
+    std::fs::copy(command(&[]).get_program(), &plait).unwrap();
+    let open = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    };
+    open(scene.folder(), 0o755);
+    for suffix in ["", "-wal", "-shm"] {
+        open(&scene.beside(suffix), 0o644);
+    }
+    let mut other = Command::new("setpriv");
+    other.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&plait);
+    other.args(["recover", "app.db"]).current_dir(scene.folder());
+    let said =
+        ["is not recovered: 4 commits are in", "app.db-wal", "you may not write", "copy both"];
+    finish(&mut other).failed().says(&said);
+    // The same for whoever is root where nothing can be written.
+    let shut = scene.folder().join("shut");
+    std::fs::create_dir(&shut).unwrap();
+    let script =
+        r#"mount --bind . shut && mount -o remount,bind,ro shut && cd shut && "$0" recover app.db"#;
+    let mut apart = Command::new("unshare");
+    apart.args(["--mount", "sh", "-c", script]).arg(&plait).current_dir(scene.folder());
+    let ran = finish(&mut apart);
+    if ran.err.contains("unshare") || ran.err.contains("mount:") {
+        eprintln!("skipped: nothing can be mounted here");
+    } else {
+        ran.failed().says(&said);
+    }
+    scene.plait(&["recover"]).done().says(&["4 commits brought into the file"]);
+    assert_eq!(scene.stock("SELECT count(*) FROM t").done().out, "5\n");
+}
+
+#[test]
+fn a_lone_connection_that_lives_keeps_its_commits_in_the_wal_and_is_named() {
+    let Some(scene) = Scene::concurrent() else { return };
+    let mut shell = scene.lone_shell();
+    shell.run("INSERT INTO t VALUES(2, 20);");
+    let person = format!("process {} (sqlite3)", shell.pid());
+    let ran = scene.plait(&["recover"]).failed();
+    ran.says(&["is open in", &person, "1 commit in the WAL", "plait backup app.db"]);
+    shell.run("INSERT INTO t VALUES(3, 30);");
+    assert!(!scene.beside("-plait").exists(), "looking begins no session");
+    shell.close();
+    scene.plait(&["recover"]).done().says(&["nothing to recover"]);
+    assert_eq!(scene.stock("SELECT count(*) FROM t").done().out, "3\n");
 }

@@ -106,13 +106,40 @@ fn a_connection_that_works_alone_is_told() {
     let Some(scene) = Scene::concurrent() else { return };
     let mut shell = scene.lone_shell();
     shell.run("INSERT INTO t VALUES(2, 20);");
-    scene.plait(&["status"]).done().says(&["at rest", "one program has it open, alone"]);
+    let alone = ["without a session", "1 commit in its WAL", "one program has it open, alone"];
+    let idle = scene.plait(&["status"]).done().says(&alone);
+    assert!(!idle.out.contains("writes"), "{idle:?}");
     let said = scene.plait(&["status", "--json"]).done();
     let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!((&json["in_use"], &json["fenced"]), (&true.into(), &false.into()));
+    assert_eq!((&json["writer"], &json["wal_commits"]), (&serde_json::Value::Null, &1.into()));
     assert!(!scene.beside("-plait-shm").exists(), "looking begins no session");
     shell.close();
-    scene.plait(&["status"]).done().says(&["nobody has it open"]);
+    scene.plait(&["status"]).done().says(&["at rest", "nobody has it open"]);
+}
+
+#[test]
+fn a_lone_writer_is_named_also_beside_a_program_that_only_has_it_open() {
+    let Some(scene) = Scene::concurrent() else { return };
+    let mut writer = scene.lone_shell();
+    writer.run("BEGIN IMMEDIATE; INSERT INTO t VALUES(2, 20);");
+    let writes = format!("process {} (sqlite3) writes", writer.pid());
+    scene.plait(&["status"]).done().says(&[&writes, "one program has it open, alone"]);
+    let idle = std::fs::File::open(&scene.path).unwrap();
+    let mut sleeper =
+        std::process::Command::new("sleep").arg("600").stdin(idle).spawn().expect("it is there");
+    let both = scene.plait(&["status"]).done().says(&[&writes, "open in processes"]);
+    assert!(!both.out.contains("alone"), "{both:?}");
+    let said = scene.plait(&["status", "--json"]).done();
+    let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(json["writer"], writer.pid());
+    scene.plait(&["doctor"]).says(&["is in a transaction that writes"]);
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    writer.run("COMMIT;");
+    let after = scene.plait(&["status"]).done();
+    assert!(!after.out.contains("writes"), "{after:?}");
+    writer.close();
 }
 
 #[test]

@@ -267,6 +267,13 @@ fn opening(state: &Inspection) -> Line {
             (Verdict::Notice, "goes on where killed programs stopped; no commit is lost".to_owned())
         }
         Outlook::Restores(instead) => restores(shown, instead),
+        Outlook::Starts { .. } if let Some(commits) = state.left_in_wal() => (
+            Verdict::Notice,
+            format!(
+                "brings {} of the WAL into the file, which killed programs have left; no commit is lost",
+                of(commits, "commit", "commits")
+            ),
+        ),
         Outlook::Starts { stale_log } => {
             let also = if stale_log { ", and removes a log that is no longer needed" } else { "" };
             (Verdict::Good, format!("starts a new session; there is nothing to recover{also}"))

@@ -72,7 +72,7 @@ fn of_files(state: &Inspection, shown: &Path) -> Vec<Finding> {
     let is_left = matches!(
         state.outlook(),
         Outlook::GoesOn | Outlook::Recovers { .. } | Outlook::Restores(_)
-    );
+    ) || state.left_in_wal().is_some();
     let is_used = matches!(
         state.outlook(),
         Outlook::Refuses { advice: Advice::CloseOthers | Advice::SameVersion, .. }

@@ -78,7 +78,14 @@ fn about(pid: u32, copies: &Copies, state: &Inspection, shown: &Path) -> Finding
         );
     }
     match (ours.len(), others.len()) {
-        (1, 0) => Finding::fact("programs", format!("{who} has it open by Plait, {}", ours[0])),
+        (1, 0) => {
+            let writes = if state.lone.writer == Some(pid) {
+                ", and is in a transaction that writes"
+            } else {
+                ""
+            };
+            Finding::fact("programs", format!("{who} has it open by Plait, {}{writes}", ours[0]))
+        }
         (0, 0) => Finding::note(
             "programs",
             format!(

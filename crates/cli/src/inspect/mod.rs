@@ -9,6 +9,7 @@ pub mod astray;
 pub mod barrier;
 pub mod base;
 pub mod log;
+pub mod lone;
 pub mod memory;
 pub mod moment;
 pub mod openers;
@@ -19,7 +20,7 @@ pub mod users;
 pub mod wal;
 
 use std::ffi::OsStr;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -27,13 +28,12 @@ use std::time::{Duration, Instant};
 use plait_engine::belongs::belongs;
 use plait_engine::database::{log_path, shm_path};
 use plait_engine::session::{DEATH_MAX, aside};
-use plait_engine::shm::locks;
-use plait_engine::storage::side;
 
 use crate::failure::{Failure, Result, quoted};
 use crate::quantity::of;
 use base::{BaseFile, Header};
 use log::Log;
+use lone::Lone;
 use memory::Memory;
 use moment::{Moment, PAUSE};
 use outlook::Outlook;
@@ -78,8 +78,8 @@ pub struct Inspection {
     pub memory: Option<Memory>,
     /// The log.
     pub log: Log,
-    /// A connection of ours has it open, alone or in a session.
-    pub is_claimed: bool,
+    /// Who has it open in WAL mode, as far as locks tell.
+    pub lone: Lone,
     /// Logs that were put aside, oldest first.
     pub put_aside: Vec<PathBuf>,
     /// What stands in the way of some transactions, in words.
@@ -194,7 +194,7 @@ impl Inspection {
         };
         let index = beside(&path, "-shm");
         let put_aside = aside::logs(&path);
-        let is_claimed = is_claimed(&index).map_err(|e| Failure::io("read", &index, &e))?;
+        let lone = Lone::of(&index).map_err(|e| Failure::io("read", &index, &e))?;
         Ok(Inspection {
             path,
             base,
@@ -205,7 +205,7 @@ impl Inspection {
             pairing,
             memory,
             log,
-            is_claimed,
+            lone,
             put_aside,
             spare_strangers,
             prepared_pages_bytes,
@@ -230,7 +230,20 @@ impl Inspection {
             | Outlook::Recovers { .. }
             | Outlook::Refuses { .. } => false,
         };
-        is_log_amiss || !is_plain || self.is_cut()
+        is_log_amiss || !is_plain || self.is_cut() || self.left_in_wal().is_some()
+    }
+
+    /// Commits in the WAL beside a file without a session, which the file alone may lack.
+    pub fn wal_commits(&self) -> u64 {
+        let is_applied =
+            matches!(self.outlook(), Outlook::Starts { .. } | Outlook::SetsAside { .. });
+        let wal = self.wal.as_ref().filter(|_| is_applied && !self.base.is_empty());
+        wal.map_or(0, |wal| wal.commits)
+    }
+
+    /// The same, where nobody is seen to have the database open: who had it was killed. `None` if there are none.
+    pub fn left_in_wal(&self) -> Option<u64> {
+        Some(self.wal_commits()).filter(|&commits| commits > 0 && !self.lone.is_open)
     }
 
     /// The database file has not the size that its header tells, nor an unfinished transaction to explain it.
@@ -330,14 +343,6 @@ fn says_fenced(memory: &Memory, header: Header) -> bool {
 fn bytes_of_file(path: &Path) -> Option<u64> {
     let there = std::fs::symlink_metadata(path).ok()?;
     there.is_file().then_some(there.len())
-}
-
-/// Whether a connection of ours has this WAL-index open.
-fn is_claimed(wal_index: &Path) -> io::Result<bool> {
-    match side::open(wal_index, false) {
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
-        opened => locks::is_claimed_elsewhere(&opened?),
-    }
 }
 
 /// The database that a file at this path would belong to by its name.

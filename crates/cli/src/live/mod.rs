@@ -51,6 +51,8 @@ pub struct Look {
     pub at: Instant,
     /// What was seen.
     pub state: State,
+    /// Size of the WAL, where there is no session.
+    pub wal_bytes: u64,
 }
 
 /// The state of a database.
@@ -94,7 +96,8 @@ pub fn look(shown: &Path) -> Result<Look> {
     for _ in 0..LOOKS {
         match Session::read(shown) {
             Ok(Seen::Session(session)) => {
-                return Ok(Look { at: Instant::now(), state: State::Session(session) });
+                let state = State::Session(session);
+                return Ok(Look { at: Instant::now(), state, wal_bytes: 0 });
             }
             Ok(Seen::Moving) => std::thread::sleep(PAUSE),
             // What the files are, and why one cannot be read, is told better from all of them.
@@ -102,7 +105,8 @@ pub fn look(shown: &Path) -> Result<Look> {
         }
     }
     let seen = Inspection::as_it_moves(shown)?;
-    Ok(Look { at: Instant::now(), state: without_session(shown, &seen) })
+    let wal_bytes = seen.wal.as_ref().map_or(0, |wal| wal.bytes);
+    Ok(Look { at: Instant::now(), state: without_session(shown, &seen), wal_bytes })
 }
 
 fn without_session(shown: &Path, seen: &Inspection) -> State {
@@ -113,6 +117,9 @@ fn without_session(shown: &Path, seen: &Inspection) -> State {
     }
     if seen.header.is_concurrent() && !seen.is_settled {
         return State::Rest(said);
+    }
+    if render::is_left_in_wal(seen, &openers) {
+        return State::Left(said);
     }
     match seen.outlook() {
         Outlook::Starts { .. } | Outlook::SetsAside { .. } | Outlook::Joins(_) => State::Rest(said),

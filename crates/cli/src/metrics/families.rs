@@ -13,9 +13,15 @@ pub enum Measured {
     /// Processes use it together.
     Session(Box<Session>),
     /// Nobody is in a session.
-    Rest,
+    Rest {
+        /// Size of the WAL.
+        wal_bytes: u64,
+    },
     /// The same, and killed processes have left something to be brought in.
-    Left,
+    Left {
+        /// Size of the WAL.
+        wal_bytes: u64,
+    },
 }
 
 /// One number, with a label where a family has several.
@@ -52,7 +58,7 @@ const fn gauge(
     Family { name, kind: MetricType::GAUGE, help, points }
 }
 
-/// What a session tells. At rest all of it is 0: a counter begins at 0 with each session, as one
+/// What a session tells. At rest all of it but the WAL is 0: a counter begins at 0 with each session, as one
 /// does with each process.
 const FAMILIES: &[Family] = &[
     gauge("plait_processes", "Living processes in the session.", |s| one(s.processes.len() as u64)),
@@ -150,9 +156,11 @@ const FAMILIES: &[Family] = &[
     gauge("plait_base_generation", "Generation that the database file includes.", |s| {
         one(s.sizes.base_generation)
     }),
-    gauge("plait_wal_bytes", "Size of the WAL of the database file after the last merge.", |s| {
-        one(s.sizes.wal_bytes)
-    }),
+    gauge(
+        "plait_wal_bytes",
+        "Size of the WAL of the database file: after the last merge, or as it is where there is no session.",
+        |s| one(s.sizes.wal_bytes),
+    ),
     gauge("plait_wal_limit_bytes", "Size of that WAL at which commits fail.", |s| {
         one(s.sizes.wal_limit_bytes)
     }),
@@ -185,16 +193,18 @@ pub fn text(databases: &[(String, Option<Measured>)]) -> String {
         "plait_recovery_pending",
         "1 if killed processes have left commits that the next to open the database brings into it.",
         databases,
-        |m| m.map(|m| matches!(m, Measured::Left)),
+        |m| m.map(|m| matches!(m, Measured::Left { .. })),
     ));
-    let at_rest = Session::default();
     for family in FAMILIES {
         let of_one = |(name, measured): &(String, Option<Measured>)| {
-            let session = match measured.as_ref()? {
-                Measured::Session(session) => session,
-                Measured::Rest | Measured::Left => &at_rest,
+            let points = match measured.as_ref()? {
+                Measured::Session(session) => (family.points)(session),
+                Measured::Rest { wal_bytes } | Measured::Left { wal_bytes } => {
+                    let mut at_rest = Session::default();
+                    at_rest.sizes.wal_bytes = *wal_bytes;
+                    (family.points)(&at_rest)
+                }
             };
-            let points = (family.points)(session);
             Some(points.into_iter().map(|p| metric(family.kind, name, p)).collect::<Vec<_>>())
         };
         let metrics = databases.iter().filter_map(of_one).flatten().collect();
@@ -283,13 +293,16 @@ mod tests {
 
     #[test]
     fn a_path_with_quotes_and_line_ends_is_one_label() {
-        let text = text(&[("a\"b\\c\nd".to_owned(), Some(Measured::Rest))]);
+        let text = text(&[("a\"b\\c\nd".to_owned(), Some(Measured::Rest { wal_bytes: 0 }))]);
         assert!(text.contains("plait_up{database=\"a\\\"b\\\\c\\nd\"} 1\n"), "{text}");
     }
 
     #[test]
     fn a_database_that_is_not_up_has_nothing_else() {
-        let text = text(&[("a".to_owned(), None), ("b".to_owned(), Some(Measured::Left))]);
+        let text = text(&[
+            ("a".to_owned(), None),
+            ("b".to_owned(), Some(Measured::Left { wal_bytes: 0 })),
+        ]);
         let of = |label: &str| text.lines().filter(|line| line.contains(label)).count();
         assert_eq!(of("database=\"a\""), 1, "{text}");
         assert!(text.contains("plait_recovery_pending{database=\"b\"} 1\n"), "{text}");

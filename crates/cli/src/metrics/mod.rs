@@ -133,10 +133,12 @@ fn measure(file: &Path) -> std::result::Result<Measured, String> {
         "" => e.what,
         advice => format!("{}; {advice}", e.what),
     };
-    match live::look(file).map_err(one_line)?.state {
+    let look = live::look(file).map_err(one_line)?;
+    let wal_bytes = look.wal_bytes;
+    match look.state {
         State::Session(session) => Ok(Measured::Session(session)),
-        State::Rest(_) => Ok(Measured::Rest),
-        State::Left(_) => Ok(Measured::Left),
+        State::Rest(_) => Ok(Measured::Rest { wal_bytes }),
+        State::Left(_) => Ok(Measured::Left { wal_bytes }),
         State::Unusable(why) => Err(why),
     }
     .map_err(|why| match why.contains("`plait ") {

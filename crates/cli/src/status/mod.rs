@@ -118,11 +118,13 @@ fn as_json(file: &Path, look: &Look) -> Json {
         "file": file.to_string_lossy(),
         "mode": header.mode(),
         "fenced": header.is_fenced(),
-        "in_use": look.outside.is_in_use() || look.outside.is_claimed || !look.openers.is_empty(),
+        "in_use": look.outside.is_in_use() || look.outside.lone.is_open || !look.openers.is_empty(),
         "processes": look.outside.alive().iter().map(|&pid| (pid != 0).then_some(pid)).collect::<Vec<_>>(),
     });
     if look.session.is_none() {
         out["openers"] = json!(look.openers);
+        out["writer"] = json!(look.outside.lone.writer);
+        out["wal_commits"] = json!(look.outside.wal_commits());
     }
     if let Some(size) = look.outside.prepared_pages_bytes {
         out["prepared_pages_bytes"] = json!(size);

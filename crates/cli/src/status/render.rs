@@ -85,14 +85,7 @@ pub fn at_rest(file: &Path, outside: &Inspection, openers: &[u32]) -> String {
             outside.header.mode(),
             quoted(file)
         ),
-        Outlook::Starts { .. } => {
-            let who = match outside.is_claimed {
-                true => "; one program has it open, alone",
-                false if openers.is_empty() => "; nobody has it open",
-                false => "",
-            };
-            format!("concurrent mode, {}{who}", styled(GOOD, "at rest"))
-        }
+        Outlook::Starts { .. } => without_session(file, outside, openers),
         Outlook::Mixes { why } => format!(
             "{}: {why}; opening it would mix the two; {check}",
             styled(BAD, "the WAL beside it belongs to another database file")
@@ -114,16 +107,58 @@ pub fn at_rest(file: &Path, outside: &Inspection, openers: &[u32]) -> String {
             "concurrent mode, {}: the next program to open it brings what they have committed into the file; {check}",
             styled(NOTICE, "left by programs that were killed")
         ),
-        Outlook::Restores(_) => format!(
+        Outlook::Restores(instead) => format!(
             "concurrent mode, {}: shared memory has what was committed, and the next program to open it brings that into the \
              file; do not restart the machine before; {check}",
-            styled(BAD, "left by programs that were killed, and its log is missing")
+            styled(BAD, format!("left by programs that were killed, and {}", amiss(&instead)))
         ),
         Outlook::Refuses { why, .. } => {
             format!("concurrent mode, {}: {why}; {check}", styled(BAD, "cannot be opened"))
         }
         Outlook::Joins(_) => "concurrent mode, being opened or closed right now".to_owned(),
     }
+}
+
+/// What is wrong with the log that shared memory stands in for.
+fn amiss(instead: &Instead) -> &'static str {
+    match instead {
+        Instead::Failed => "a write or sync of its log has failed",
+        Instead::InTheWay(_) => "another file stands under the name of its log",
+        Instead::Nothing | Instead::Copy => "its log is missing",
+    }
+}
+
+/// The file has everything but what is in its WAL. A lone connection or a program in WAL mode may have it open.
+fn without_session(file: &Path, outside: &Inspection, openers: &[u32]) -> String {
+    let commits = outside.wal_commits();
+    let in_wal = format!("{} in its WAL", of(commits, "commit", "commits"));
+    if is_left_in_wal(outside, openers) {
+        return format!(
+            "concurrent mode, {}: {in_wal}, which the next program to open it brings into the file; copy the file with its WAL, \
+             or after `plait recover {}`",
+            styled(NOTICE, "left by programs that were killed"),
+            quoted(file)
+        );
+    }
+    let mut said = match commits {
+        0 => format!("concurrent mode, {}", styled(GOOD, "at rest")),
+        _ => format!("concurrent mode, in use without a session, {in_wal}"),
+    };
+    said += match (outside.lone.is_open, openers.len()) {
+        (false, 0) => "; nobody has it open",
+        (true, 0 | 1) if outside.lone.is_claimed => "; one program has it open, alone",
+        (true, 0) => "; a program that is not seen from here has it open",
+        _ => "",
+    };
+    if let Some(pid) = outside.lone.writer {
+        let _ = write!(said, "; process {} writes: it is in a transaction", person(pid));
+    }
+    said
+}
+
+/// Killed programs have left commits in the WAL, and no session.
+pub fn is_left_in_wal(outside: &Inspection, openers: &[u32]) -> bool {
+    openers.is_empty() && outside.left_in_wal().is_some()
 }
 
 type Line = (&'static str, String);

@@ -106,7 +106,7 @@ impl Monitor {
 impl Now {
     fn session(&self) -> Option<(&Session, Instant)> {
         match self {
-            Now::Seen(Look { state: State::Session(session), at }) => Some((session, *at)),
+            Now::Seen(Look { state: State::Session(session), at, .. }) => Some((session, *at)),
             _ => None,
         }
     }
@@ -140,7 +140,7 @@ mod tests {
     fn session(identity: u32, commits: u64, at: Instant) -> Look {
         let counts = Counts { commits, log_syncs: commits / 4, ..Counts::default() };
         let session = Session { identity: (1, identity), counts, ..Session::default() };
-        Look { at, state: State::Session(Box::new(session)) }
+        Look { at, state: State::Session(Box::new(session)), wal_bytes: 0 }
     }
 
     fn rates(monitor: &Monitor) -> Option<Rates> {
@@ -169,7 +169,8 @@ mod tests {
     fn a_session_that_ends_and_a_file_that_goes_are_told() {
         let start = Instant::now();
         let mut monitor = Monitor::of(Path::new("a"), session(7, 100, start));
-        monitor.take(Ok(Look { at: start, state: State::Rest("at rest".to_owned()) }));
+        let state = State::Rest("at rest".to_owned());
+        monitor.take(Ok(Look { at: start, state, wal_bytes: 0 }));
         assert!(matches!(monitor.shown(), Shown::Said(said, false) if said == "at rest"));
         assert_eq!(monitor.change().unwrap().0, "the session has ended");
         monitor.take(Err(Failure::new("cannot open a", "check the path")));

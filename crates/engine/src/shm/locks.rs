@@ -92,6 +92,18 @@ pub fn is_range_locked_elsewhere(file: &File, byte: i64, len: i64) -> io::Result
     Ok(i32::from(lock.l_type) != libc::F_UNLCK)
 }
 
+/// The process with a lock on `byte` through another open file: 0 if the lock belongs to an open file description, or to a process
+/// of another pid namespace. `None`: nobody has one.
+///
+/// # Errors
+/// The file system has no locks.
+pub fn holder_elsewhere(file: &File, byte: i64) -> io::Result<Option<u32>> {
+    let mut lock = request(libc::F_WRLCK, byte);
+    fcntl(file, libc::F_OFD_GETLK, &mut lock)?;
+    let is_free = i32::from(lock.l_type) == libc::F_UNLCK;
+    Ok((!is_free).then(|| u32::try_from(lock.l_pid).unwrap_or(0)))
+}
+
 /// The first byte of the claims.
 const CLAIMS: i64 = 1 << 40;
 /// Ids of processes are smaller.

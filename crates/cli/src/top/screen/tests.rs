@@ -26,7 +26,7 @@ fn top(transactions: usize) -> Top {
         counts: Counts { commits: 1_234_567, ..Counts::default() },
         ..Session::default()
     };
-    let look = Look { at: Instant::now(), state: State::Session(Box::new(session)) };
+    let look = Look { at: Instant::now(), state: State::Session(Box::new(session)), wal_bytes: 0 };
     Top {
         monitor: Monitor::of(Path::new("app.db"), look),
         order: Order::Age,
