@@ -13,9 +13,10 @@ use plait_engine::storage::Storage as _;
 use plait_engine::storage::os::OsStorage;
 
 use crate::console::{self, GOOD, styled};
+use crate::copy::scratch::{self, Scratch};
 use crate::copy::{self, Plan, Thoroughness, WholeCopy, leftovers};
 use crate::failure::{self, Failure, Result, quoted};
-use crate::inspect::{Inspection, SIDE_FILES, barrier, base_beside, beside, openers};
+use crate::inspect::{Inspection, SIDE_FILES, barrier, base_beside, beside, openers, users};
 use crate::{convert, os, status};
 
 /// Arguments of `plait backup`.
@@ -55,10 +56,14 @@ pub fn run(args: &BackupArgs) -> Result<u8> {
     let replaced = dest.there.as_ref();
     // There SQLite could not read it: it makes files beside a database to read it.
     let folder = state.path.parent().unwrap_or(Path::new("/"));
-    let is_alone = copy::is_alone(&state) && !os::is_writable(folder);
-    let state = if is_alone { copy::at_rest(&args.file)? } else { state };
+    let is_alone = copy::is_alone(&state) && (!os::is_writable(folder) || copy::lacks_room(&state));
+    // Nor can it there, where nobody else has made these files, bring in what killed programs have left.
+    let is_private =
+        !is_alone && copy::lacks_room(&state) && users::refuse_any(&state.path).is_ok();
+    let state = if is_alone || is_private { copy::at_rest(&args.file)? } else { state };
+    let private = if is_private { Some(scratch::recovered(&state, &args.file)?) } else { None };
     let copy = WholeCopy::make(&Plan {
-        source: &state.path,
+        source: &private.as_ref().map_or_else(|| state.path.clone(), Scratch::database),
         shown: &args.file,
         is_alone,
         target: &dest.path,
@@ -67,7 +72,7 @@ pub fn run(args: &BackupArgs) -> Result<u8> {
         mode: None,
         check: args.check,
     })?;
-    if is_alone && state.has_moved() {
+    if (is_alone || is_private) && state.has_moved() {
         return Err(copy::moved(&args.file));
     }
     let (told, misses_mode) = (copy.told(), copy.misses_mode.clone());

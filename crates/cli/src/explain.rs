@@ -101,13 +101,19 @@ fn rows() -> impl Iterator<Item = Row> {
 /// The rows for a text: those of a section for a code, those that are named so, or those that fit best.
 fn find(text: &str) -> Vec<Row> {
     let text = normal(text);
+    let named = |text: &str| -> Vec<_> {
+        rows().filter(|row| quotes(row.says).any(|quote| quote == text)).collect()
+    };
+    let found = named(&text);
+    if !found.is_empty() {
+        return found;
+    }
     if let Some(code) = code(&text) {
         let of_code = format!("({})", normal(code));
         return rows().filter(|row| normal(row.section).ends_with(&of_code)).collect();
     }
-    let named: Vec<_> = rows().filter(|row| quotes(row.says).any(|quote| quote == text)).collect();
-    if !named.is_empty() {
-        return named;
+    if let Ok(extended) = text.parse::<u32>() {
+        return named(&(extended & 0xff).to_string());
     }
     let scored: Vec<_> = rows().map(|row| (score(row, &text), row)).collect();
     let best = scored.iter().map(|(score, _)| *score).max().unwrap_or(0);
@@ -126,6 +132,9 @@ fn code(text: &str) -> Option<&'static str> {
 /// How much of a text a row speaks of, in bytes; 0 for nothing.
 fn score(row: Row, text: &str) -> usize {
     let of_quote = |quote: String| {
+        if is_name(&quote) && !is_named(&quote, text) {
+            return 0;
+        }
         let parts = quote.split(DIFFERS).map(str::trim).filter(|part| !part.is_empty());
         let (mut rest, mut found, mut is_whole) = (text, 0, true);
         for part in parts {
@@ -145,6 +154,20 @@ fn score(row: Row, text: &str) -> usize {
         }
     };
     quotes(row.says).map(of_quote).max().unwrap_or(0)
+}
+
+/// A code, an event or an alert.
+fn is_name(quote: &str) -> bool {
+    !quote.contains(' ')
+}
+
+/// A longer text names it: as a word, and one of the events that are common words as such a line has it, `plait: recovered: ...`.
+fn is_named(name: &str, text: &str) -> bool {
+    let is_common = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    match is_common {
+        true => text.contains(&format!("plait: {name}:")) || name.contains(text),
+        false => text.contains(name) || name.contains(text),
+    }
 }
 
 /// What the first cell quotes.
@@ -211,6 +234,32 @@ mod tests {
         assert_eq!(sections("PlaitStopped"), ["Alerts"]);
         assert_eq!(says("member-died").len(), 1);
         assert_eq!(sections("member-died"), ["Events"]);
+    }
+
+    #[test]
+    fn messages_and_codes_of_sqlite_itself_have_rows() {
+        for text in ["8", "1544", "776", "SQLITE_READONLY", "attempt to write a readonly database"]
+        {
+            assert!(says(text).len() == 1 && says(text)[0].contains("readonly"), "{text}");
+        }
+        for text in ["26", "SQLITE_NOTADB"] {
+            assert!(says(text).len() == 1 && says(text)[0].contains("not a database"), "{text}");
+        }
+        for text in ["4874", "disk I/O error", "cannot read f.db: disk I/O error (code 4874)"] {
+            assert!(says(text)[0].contains("the disk is full"), "{text}");
+        }
+        assert_eq!(says("Error: database disk image is malformed").len(), 1);
+        assert_eq!(says("SQLite header and source version mismatch 2022-12-28").len(), 1);
+    }
+
+    #[test]
+    fn a_word_of_a_message_is_no_event() {
+        assert_eq!(
+            says("f.db was recovered but is not at rest"),
+            ["`was recovered but is not at rest`"]
+        );
+        assert!(says("it was recovered and failed").is_empty());
+        assert!(says("plait: recovered: /srv/f.db: 3 commits")[0].contains("`recovered`"));
     }
 
     #[test]

@@ -180,12 +180,17 @@ fn recover(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
         return Ok(failure::OK);
     }
     if after.header.is_fenced() {
-        return Err(Failure::new(
-            format!("{shown} was recovered but is not at rest"),
-            format!(
-                "run `plait check {shown}`; if the disk is full free some space, or copy all files of the database to a larger one, and run this again"
+        let what = format!("{shown} was recovered but is not at rest");
+        return Err(match has_room(&after.path) {
+            true => Failure::new(
+                what,
+                format!("run the command again; `plait check {shown}` tells more"),
             ),
-        ));
+            false => Failure::new(
+                format!("{what}: the disk is full"),
+                "free some space on that disk, or copy all files of the database to a larger one, and run the command again",
+            ),
+        });
     }
     if after.wal_commits() > 0 {
         return Err(still_in_wal(args, &after));
@@ -194,12 +199,16 @@ fn recover(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
     Ok(failure::OK)
 }
 
+/// Its disk is not full, as far as is known.
+fn has_room(path: &Path) -> bool {
+    !FileSystem::of(path).is_ok_and(|fs| fs.free_bytes <= MARGIN_BYTES)
+}
+
 /// It was opened and closed, and commits are in the WAL all the same: SQLite leaves them there without a word when it cannot bring them into the file.
 fn still_in_wal(args: &RecoverArgs, after: &Inspection) -> Failure {
     let (shown, wal) = (args.file.display(), beside(&after.path, "-wal"));
     let openers = crate::status::openers_of(&after.path);
     let folder = after.path.parent().unwrap_or(Path::new("/"));
-    let has_room = FileSystem::of(&after.path).is_ok_and(|fs| fs.free_bytes > MARGIN_BYTES);
     let (why, advice) = if after.lone.is_open || !openers.is_empty() {
         let who = match openers.len() {
             0 => "a program that is not seen from here".to_owned(),
@@ -211,7 +220,7 @@ fn still_in_wal(args: &RecoverArgs, after: &Inspection) -> Failure {
     {
         let advice = "run the command again as the owner of the database, or where its file system can be written".to_owned();
         (format!("you may not write {}", path.display()), advice)
-    } else if !has_room {
+    } else if !has_room(&after.path) {
         (
             "the disk is full".to_owned(),
             "free some space on that disk and run the command again".to_owned(),

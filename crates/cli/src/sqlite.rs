@@ -36,9 +36,23 @@ pub fn answer(db: &Connection, sql: &str) -> Result<String, SqlError> {
     Ok(shown(&db.value(sql)?))
 }
 
+/// `SQLITE_IOERR_SHMSIZE`, an extended code: the WAL-index cannot be made as long as it has to be.
+const IOERR_SHMSIZE: i32 = 4874;
+
 /// The failure of doing `what` to the database at `path`.
 pub fn failure(e: &SqlError, what: &str, path: &Path) -> Failure {
     let (shown, quoted) = (path.display(), quoted(path));
+    if e.extended == IOERR_SHMSIZE && os::limit(libc::RLIMIT_FSIZE) == libc::RLIM_INFINITY {
+        return Failure::new(
+            format!(
+                "cannot {what} {shown}: the disk is full, and has no room for {shown}-shm, which SQLite needs even to read (code {})",
+                e.extended
+            ),
+            format!(
+                "free some space on that disk and run the command again; a copy on another disk all the same: `plait backup {quoted} DEST`"
+            ),
+        );
+    }
     let advice = match e.code {
         _ if e.message.contains("ermission denied") => {
             "check that you may write to the file and to its directory".into()

@@ -290,6 +290,51 @@ fn a_disk_without_room_is_told_before_it_is_filled() {
     assert_eq!(names(&disk), [""; 0]);
 }
 
+/// Fills the disk that this folder is on.
+fn fill(folder: &Path) {
+    let mut file = std::fs::File::create(folder.join("fill")).expect("a file can be made");
+    while std::io::Write::write_all(&mut file, &[7; 512]).is_ok() {}
+}
+
+#[test]
+fn a_database_on_a_full_disk_is_copied_and_checked_and_what_needs_room_says_so() {
+    let Some(scene) = Scene::concurrent() else { return };
+    let disk = scene.folder().join("disk");
+    let Some(_disk) = SmallDisk::mount(&disk, 2 << 20) else { return };
+    let path = disk.join("full.db");
+    std::fs::copy(&scene.path, &path).unwrap();
+    fill(&disk);
+    for copy in ["a.db", "b.db"] {
+        backup(&scene, &["disk/full.db", copy]).done().says(&["quick_check ok"]);
+        let copy = scene.folder().join(copy);
+        assert_eq!(scene.stock_on(&copy, "SELECT n FROM t").done().out, "10\n");
+        finish(command(&["check"]).arg(&path)).done().says(&["integrity     ok"]);
+        for what in ["recover", "disable"] {
+            let ran = finish(command(&[what]).arg(&path)).failed();
+            ran.says(&["the disk is full", "full.db-shm", "free some space", "plait backup"]);
+        }
+    }
+}
+
+#[test]
+fn what_killed_programs_have_left_on_a_full_disk_is_copied_whole() {
+    let Some(scene) = Scene::killed(4) else { return };
+    let disk = scene.folder().join("disk");
+    let Some(_disk) = SmallDisk::mount(&disk, 2 << 20) else { return };
+    for suffix in ["", "-wal", "-plait"] {
+        let to = disk.join(format!("full.db{suffix}"));
+        std::fs::copy(scene.beside(suffix), to).expect("it is there");
+    }
+    fill(&disk);
+    backup(&scene, &["disk/full.db", "copy.db"]).done();
+    let copy = scene.folder().join("copy.db");
+    assert_eq!(scene.stock_on(&copy, "SELECT count(*) FROM t").done().out, "5\n");
+    let mut recover = command(&["recover", "disk/full.db"]);
+    let ran = finish(recover.current_dir(scene.folder())).failed();
+    ran.says(&["the disk is full", "free some space"]);
+    std::fs::remove_file(disk.join("fill")).unwrap();
+}
+
 #[test]
 fn a_write_that_fails_in_the_middle_is_told_and_nothing_stays() {
     let Some(scene) = Scene::empty() else { return };

@@ -15,6 +15,7 @@ use clap::Args;
 use plait_client::FULL;
 
 use crate::console::{BAD, GOOD, HEADING, styled};
+use crate::copy;
 use crate::copy::scratch::{self, Scratch};
 use crate::failure::{self, Result};
 use crate::inspect::astray::{self, Astray};
@@ -127,6 +128,11 @@ fn place(state: &Inspection, astray: &[Astray]) -> Place {
         Outlook::Mixes { .. } => Place::CopyOfFile,
         // Whoever closes it last would bring the WAL into the file, which may be that of another.
         Outlook::Ordinary | Outlook::Starts { .. } if state.pairing != Pairing::Fits => Place::Copy,
+        Outlook::Ordinary | Outlook::Starts { stale_log: false }
+            if !state.lone.is_open && copy::lacks_room(state) =>
+        {
+            Place::Copy
+        }
         // A reader alone would leave a WAL behind that was not there.
         Outlook::Ordinary | Outlook::Starts { stale_log: false } if state.wal.is_none() => {
             Place::Here(OpenFlags::ReadWrite)

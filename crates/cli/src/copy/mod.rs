@@ -154,6 +154,16 @@ pub fn has_neighbours(state: &Inspection) -> bool {
     SIDE_FILES.iter().any(|suffix| is_there(suffix))
 }
 
+/// Opening it where it is would fail: SQLite makes files beside a database even to read it, and brings in what was left, for which there is
+/// no room.
+pub fn lacks_room(state: &Inspection) -> bool {
+    let folder = state.path.parent().unwrap_or(Path::new("/"));
+    let size =
+        |suffix| std::fs::symlink_metadata(beside(&state.path, suffix)).map_or(0, |m| m.len());
+    let wanted = BESIDE_BYTES + size("-plait") + size("-wal");
+    FileSystem::of(folder).is_ok_and(|fs| fs.free_bytes < wanted)
+}
+
 /// A look at such a database from which on it can be told whether it was changed: not one in the same tick of the clock as a change.
 pub fn at_rest(shown: &Path) -> Result<Inspection> {
     std::thread::sleep(2 * PAUSE);
@@ -299,7 +309,20 @@ fn no_room(plan: &Plan<'_>, wanted: u64, room: u64) -> Failure {
 /// A step tells a code alone.
 fn step_failed(e: &SqlError, plan: &Plan<'_>, size: u64) -> Failure {
     let (from, to) = (plan.shown.display(), plan.target.display());
+    let room = |path: &Path| {
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        FileSystem::of(folder).map_or(u64::MAX, |fs| fs.free_bytes)
+    };
     match e.code {
+        // To read it what was left beside it is brought in first.
+        FULL if room(plan.target) > BESIDE_BYTES && room(plan.source) < room(plan.target) => {
+            Failure::new(
+                format!(
+                    "cannot copy {from}: the disk that it lies on is full, and it cannot be read without some room beside it"
+                ),
+                "free some space on that disk and run the command again",
+            )
+        }
         FULL => Failure::new(
             format!(
                 "cannot copy {from} to {to}: the disk is full, and the copy takes {}",

@@ -14,8 +14,9 @@ use plait_engine::storage::side;
 use tempfile::TempDir;
 
 use crate::console;
-use crate::failure::{Failure, Result};
-use crate::inspect::beside;
+use crate::failure::{Failure, Result, quoted};
+use crate::inspect::outlook::Outlook;
+use crate::inspect::{Inspection, beside};
 use crate::os::FileSystem;
 use crate::quantity::bytes;
 
@@ -99,6 +100,23 @@ impl Scratch {
         let folder = (0..DEPTH).fold(self.directory.path().to_owned(), |path, _| path.join("d"));
         folder.join("copy.db")
     }
+}
+
+/// A private copy of a database with files beside it, which opening would bring into it and remove.
+pub fn recovered(database: &Inspection, shown: &Path) -> Result<Scratch> {
+    if matches!(database.outlook(), Outlook::Restores(_)) {
+        return Err(Failure::new(
+            format!(
+                "the log of {} is missing, and shared memory, which no copy can go on with, has what was committed",
+                shown.display()
+            ),
+            format!(
+                "bring that into the file first, and do not restart the machine before: plait recover {}",
+                quoted(shown)
+            ),
+        ));
+    }
+    Scratch::copy(&database.path, &ALL)
 }
 
 /// If the log ends with an undecided transaction over several files, gives the copy what the original is decided by.

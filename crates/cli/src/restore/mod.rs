@@ -22,9 +22,8 @@ use clap::{Args, ValueEnum};
 use crate::console::{self, GOOD, styled};
 use crate::copy::scratch::{self, Scratch};
 use crate::copy::{self, Plan, Thoroughness, WholeCopy, leftovers};
-use crate::failure::{self, Failure, Result, quoted};
+use crate::failure::{self, Failure, Result};
 use crate::inspect::base::BaseFile;
-use crate::inspect::outlook::Outlook;
 use crate::inspect::{Inspection, SIDE_FILES, barrier, base_beside, beside, users};
 use crate::{convert, os};
 
@@ -105,7 +104,7 @@ fn put_in_place(args: &Request<'_>) -> Result<u8> {
     let is_private =
         !is_alone && copy::has_neighbours(&backup) && users::refuse_any(&backup.path).is_ok();
     let backup = if is_alone || is_private { copy::at_rest(args.backup)? } else { backup };
-    let private = if is_private { Some(recovered(&backup, args.backup)?) } else { None };
+    let private = if is_private { Some(scratch::recovered(&backup, args.backup)?) } else { None };
     let new = WholeCopy::make(&Plan {
         source: &private.as_ref().map_or_else(|| backup.path.clone(), Scratch::database),
         shown: args.backup,
@@ -198,23 +197,6 @@ fn sound_backup(shown: &Path) -> Result<Inspection> {
     }
     convert::refuse_if_broken(&backup, shown)?;
     Ok(backup)
-}
-
-/// A private copy of a backup with files beside it, which opening would bring into it and remove.
-fn recovered(backup: &Inspection, shown: &Path) -> Result<Scratch> {
-    if matches!(backup.outlook(), Outlook::Restores(_)) {
-        return Err(Failure::new(
-            format!(
-                "the log of {} is missing, and shared memory, which no copy can go on with, has what was committed",
-                shown.display()
-            ),
-            format!(
-                "bring that into the file first, and do not restart the machine before: plait recover {}",
-                quoted(shown)
-            ),
-        ));
-    }
-    Scratch::copy(&backup.path, &scratch::ALL)
 }
 
 /// Where the links of a path lead, which need not be there. A barrier is not followed.
