@@ -140,17 +140,27 @@ fn what_commands_have_left_is_named_with_what_removes_it() {
     for suffix in [
         ".plait-backup-abcdef",
         ".plait-restore-ghijkl",
+        ".plait-restore-ghijkl-wal",
+        ".plait-restore-ghijkl-shm",
+        // What is left by `rm` of the file alone.
+        ".plait-restore-mnopqr-wal",
         "-plait-given-up-1",
         "-before-restore-1",
         "-before-restore-1-wal",
     ] {
         std::fs::write(scene.beside(suffix), [7; 9000]).unwrap();
     }
-    let ran = is_well(doctor(&scene), "nothing is wrong, 4 notes");
+    let ran = is_well(doctor(&scene), "nothing is wrong, 5 notes");
     let at = scene.path.canonicalize().unwrap().display().to_string();
-    for left in [".plait-backup-abcdef", ".plait-restore-ghijkl", "-plait-given-up-1"] {
+    for left in [
+        ".plait-backup-abcdef*",
+        ".plait-restore-ghijkl*",
+        ".plait-restore-mnopqr*",
+        "-plait-given-up-1",
+    ] {
         assert!(ran.out.contains(&format!("try: rm {at}{left}\n")), "{ran:?}");
     }
+    assert!(!ran.out.contains("newest commits"), "{ran:?}");
     ran.says(&[&format!("try: rm {at}-before-restore-1 {at}-before-restore-1-wal"), "(24 KiB)"]);
 }
 

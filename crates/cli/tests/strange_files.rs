@@ -332,3 +332,28 @@ fn a_database_that_is_missing_beside_its_files_is_told_in_the_same_words_by_all(
         assert_eq!(scene.contents(), before);
     }
 }
+
+#[test]
+fn a_side_file_of_another_user_is_to_be_given_back_and_nothing_is_given_up() {
+    for suffix in ["-plait", "-plait-shm"] {
+        let Some(scene) = Scene::killed(4) else { return };
+        if std::os::unix::fs::chown(scene.beside(suffix), Some(65_534), None).is_err() {
+            eprintln!("skipped: only root can give a file away");
+            return;
+        }
+        let before = scene.contents();
+        for command in ["doctor", "recover", "check", "status", "backup"] {
+            let more: &[&str] =
+                if command == "backup" { &["app.db", "copy.db"] } else { &["app.db"] };
+            let mut ran = plait::command(&[&[command], more].concat());
+            let ran = plait::finish(ran.current_dir(scene.folder())).failed();
+            let cure = format!("app.db{suffix}`");
+            ran.says(&["belongs to user 65534", "`chown --reference=", &cure]);
+        }
+        assert_eq!(scene.contents(), before);
+        let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&scene.path).unwrap());
+        std::os::unix::fs::chown(scene.beside(suffix), Some(owner), None).unwrap();
+        scene.plait(&["recover"]).done();
+        assert_eq!(scene.stock("SELECT count(*) FROM t").done().out, "5\n");
+    }
+}

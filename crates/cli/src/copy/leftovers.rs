@@ -1,13 +1,15 @@
 //! Temporary files of copies that were cut off: by a kill, or by a machine that went down.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::RANDOM;
+use super::{BESIDE, RANDOM};
 use crate::console;
 use crate::failure::quoted;
+use crate::inspect::beside;
 use crate::quantity::bytes;
 
 /// Files that are named in the command which removes them.
@@ -34,13 +36,34 @@ fn named(target: &Path, infix: &str) -> Vec<PathBuf> {
     };
     let prefix = [name.as_bytes(), infix.as_bytes()].concat();
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let names = entries.map(|entry| entry.path()).filter(|path| {
-        let name = path.file_name().unwrap_or_default().as_bytes();
-        name.len() == prefix.len() + RANDOM && name.starts_with(&prefix)
-    });
-    let mut named: Vec<_> = names.collect();
+    let names = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.file_name().unwrap_or_default().as_bytes().starts_with(&prefix));
+    // Also one of which only SQLite's files beside it are there.
+    let mut named: Vec<_> = names.filter_map(|path| temporary_of(&path)).collect();
     named.sort();
+    named.dedup();
     named
+}
+
+/// The temporary file that this is, or that it stands beside.
+pub fn temporary_of(path: &Path) -> Option<PathBuf> {
+    let bytes = path.as_os_str().as_bytes();
+    let end = [BACKUP, RESTORE].iter().find_map(|infix| {
+        let at = bytes.windows(infix.len()).rposition(|part| part == infix.as_bytes())?;
+        let end = at + infix.len() + RANDOM;
+        let rest = bytes.get(end..)?;
+        let is_its = rest.is_empty() || BESIDE.iter().any(|suffix| rest == suffix.as_bytes());
+        is_its.then_some(end)
+    })?;
+    Some(PathBuf::from(OsStr::from_bytes(&bytes[..end])))
+}
+
+/// All that stands there of a temporary file, and the command that removes it.
+pub fn all_of(temporary: &Path) -> (Vec<PathBuf>, String) {
+    let all = [""].iter().chain(BESIDE).map(|suffix| beside(temporary, suffix));
+    let there = all.filter(|file| std::fs::symlink_metadata(file).is_ok()).collect();
+    (there, format!("rm {}*", quoted(temporary)))
 }
 
 fn is_worked_on(path: &Path) -> bool {

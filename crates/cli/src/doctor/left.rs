@@ -22,8 +22,11 @@ pub fn look(state: &Inspection) -> Vec<Finding> {
     let path = &state.path;
     let cut_off =
         [leftovers::BACKUP, leftovers::RESTORE].iter().flat_map(|infix| leftovers::of(path, infix));
-    let cut_off =
-        cut_off.map(|left| kept("by a command that was killed, and nothing needs it", &[left]));
+    let cut_off = cut_off.map(|left| {
+        let (files, remove) = leftovers::all_of(&left);
+        let by = "by a command that was killed, and nothing needs it";
+        Finding { advice: remove, ..kept(by, &files) }
+    });
     let aside = state.put_aside.iter().map(|log| {
         kept(
             "aside by a program that found another database file beside it: remove it when nobody wants the commits in it",
@@ -44,6 +47,9 @@ fn of_missing(path: &Path) -> Vec<Finding> {
             .find(|suffix| side.as_os_str().as_bytes().ends_with(suffix.as_bytes()))?;
         let stem = side.as_os_str().as_bytes().strip_suffix(suffix.as_bytes())?;
         let base = Path::new(OsStr::from_bytes(stem));
+        if leftovers::temporary_of(&side).is_some() {
+            return None;
+        }
         let is_left = entry.metadata().is_ok_and(|meta| meta.is_file() && meta.len() > 0)
             && std::fs::symlink_metadata(base).is_err()
             && !base.as_os_str().as_bytes().ends_with(b"/");

@@ -1,25 +1,39 @@
-//! What stands under the names of a database's side files and is none: links, pipes, folders, devices.
+//! What stands under the names of a database's side files and is none: links, pipes, folders, devices; and what is none for its owner.
 //!
 //! Asked before anything is opened. A pipe would keep whoever opens it waiting, and what a link leads to is not the database's:
 //! neither this program nor the library goes on past one of those that opening a database needs.
 
 use std::fs::FileType;
 use std::io::ErrorKind;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use plait_engine::storage::side;
 
 use super::beside;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, quoted};
 
 /// Opened whenever the database is.
 const NEEDED: &[&str] = &["-wal", "-shm", "-journal", "-plait", "-plait-shm"];
 /// Opened or made by some transactions only.
 const SPARE: &[&str] = &["-plait-new", "-plait-super", "-plait-pages"];
 
-/// Fails if one of the files that belong to opening the database is something else.
+/// Fails if one of the files that belong to opening the database is something else, or belongs to somebody whom nobody trusts with it.
 pub fn refuse(path: &Path) -> Result<()> {
+    if let Some((side, user)) = NEEDED.iter().find_map(|suffix| of_another_user(path, suffix)) {
+        return Err(Failure::new(
+            format!(
+                "cannot use {}: it belongs to user {user}, who may not write the database, so nothing opens the database beside it",
+                side.display()
+            ),
+            format!(
+                "if a program of this database has made it, it may hold the newest commits: give it to the owner of the database, \
+                 `chown --reference={} {}`; else move it away",
+                quoted(path),
+                quoted(&side)
+            ),
+        ));
+    }
     let Some((stranger, kind)) = find(path, NEEDED)?.into_iter().next() else { return Ok(()) };
     Err(Failure::new(
         format!("cannot use {}: it is {kind}", stranger.display()),
@@ -35,6 +49,15 @@ pub fn spare(path: &Path) -> Result<Vec<String>> {
         format!("{} is {kind}: remove it, some transactions fail because of it", path.display())
     };
     Ok(found.into_iter().map(told).collect())
+}
+
+/// A side file that is refused for its owner, and that user.
+fn of_another_user(path: &Path, suffix: &str) -> Option<(PathBuf, u32)> {
+    let side = beside(path, suffix);
+    let refused = side::open(&side, false).err().is_some_and(|e| side::refusal(&e).is_some());
+    let meta = std::fs::symlink_metadata(&side).ok().filter(|meta| refused && meta.is_file())?;
+    let owner = std::fs::metadata(path).ok()?.uid();
+    (meta.uid() != owner).then_some((side, meta.uid()))
 }
 
 fn find(path: &Path, suffixes: &[&str]) -> Result<Vec<(PathBuf, &'static str)>> {
