@@ -159,7 +159,10 @@ pub fn disable(args: &DisableArgs) -> Result<u8> {
             format!("to change it all the same, run `PRAGMA journal_mode={to}` in a sqlite3 shell"),
         ));
     }
-    if to == "wal" && std::env::var_os(JOURNAL_MODE).is_some_and(|mode| mode == "concurrent") {
+    if to == "wal"
+        && std::env::var_os(JOURNAL_MODE)
+            .is_some_and(|mode| mode.eq_ignore_ascii_case("concurrent"))
+    {
         return Err(Failure::usage(
             format!(
                 "{JOURNAL_MODE}=concurrent is set: it turns every wish for WAL into concurrent mode"

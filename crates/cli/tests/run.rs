@@ -98,6 +98,41 @@ fn events_go_to_standard_error_and_nobody_has_to_read_it() {
 }
 
 #[test]
+fn a_mistyped_variable_is_refused_and_the_library_tells_of_it() {
+    let Some(dist) = Dist::find() else { return };
+    let mistyped = [
+        ("PLAIT_JOURNAL_MODE", "concurent"),
+        ("PLAIT_BEGIN", "concurent"),
+        ("PLAIT_BUSY_SNAPSHOT", "yes"),
+        ("PLAIT_JOIN", "allways"),
+        ("PLAIT_EVENTS", "stdout"),
+    ];
+    for (variable, value) in mistyped {
+        let ran = finish(dist.command(&["run", "echo", "started"]).env(variable, value));
+        let ran = ran.says(&[&format!("{variable}={value} is n"), "unset the variable"]);
+        assert_eq!((ran.code, &*ran.out), (2, ""), "{ran:?}");
+    }
+    for (variable, value) in [("PLAIT_BEGIN", "IMMEDIATE"), ("PLAIT_JOIN", "Always")] {
+        finish(dist.command(&["run", "true"]).env(variable, value)).done();
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let asks = |value: &str| {
+        let mut shell = Command::new(dist.path("bin/sqlite3"));
+        shell.env("PLAIT_BEGIN", value).arg(dir.path().join("app.db"));
+        shell.args([
+            ".log stderr",
+            "PRAGMA journal_mode=concurrent; PRAGMA plait_begin; BEGIN; COMMIT",
+        ]);
+        finish(&mut shell).done()
+    };
+    let known = asks("Immediate");
+    assert_eq!((&*known.out, &*known.err), ("concurrent\nimmediate\n", ""));
+    let unknown = asks("concurent").says(&["PLAIT_BEGIN=concurent is none of its values"]);
+    assert_eq!(unknown.out, "concurrent\ndeferred\n");
+    assert_eq!(unknown.err.matches("PLAIT_BEGIN").count(), 1, "told once: {unknown:?}");
+}
+
+#[test]
 fn a_child_that_brings_its_own_sqlite_is_warned_about() {
     let Some(dist) = Dist::find() else { return };
     let dir = tempfile::tempdir().unwrap();

@@ -21,12 +21,13 @@ mod program;
 pub mod watch;
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
 use clap::Args;
-use plait_sqlite::ffi::report;
+use plait_sqlite::ffi::{report, wishes};
 
 use crate::console;
 use crate::failure::{Failure, Result};
@@ -55,13 +56,16 @@ pub struct RunArgs {
 }
 
 /// The variable by which the library learns of `--concurrent`.
-pub const JOURNAL_MODE: &str = "PLAIT_JOURNAL_MODE";
+pub const JOURNAL_MODE: &str = wishes::JOURNAL_MODE.variable;
+/// The variable that says where events go.
+const EVENTS: &str = "PLAIT_EVENTS";
 
 /// Becomes the program. Returns only when that fails.
 pub fn run(args: &RunArgs) -> Result<u8> {
     let [name, arguments @ ..] = &args.command[..] else {
         return Err(Failure::usage("no program to run was given", "see `plait run --help`"));
     };
+    refuse_unknown(args)?;
     let library = installation::our_library()?;
     if !elf::exports(&library, "plait_version").map_err(|e| Failure::io("read", &library, &e))? {
         return Err(Failure::new(
@@ -88,6 +92,30 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     }
     let error = command.exec();
     Err(program::refused(&program, &error))
+}
+
+/// The library takes a value that it does not know for none: the program would run, and not as its user expects.
+fn refuse_unknown(args: &RunArgs) -> Result<()> {
+    for wish in wishes::ALL.iter().filter(|wish| !args.concurrent || wish.variable != JOURNAL_MODE)
+    {
+        let said = std::env::var_os(wish.variable);
+        wish.of(said.as_deref())
+            .map_err(|why| Failure::usage(why, "mend it, or unset the variable"))?;
+    }
+    let Some(events) = std::env::var_os(EVENTS).filter(|value| !value.is_empty()) else {
+        return Ok(());
+    };
+    let is_known = events == "stderr" || events == "journald" || events.as_bytes().contains(&b'/');
+    if is_known {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        format!(
+            "{EVENTS}={} is neither stderr nor journald nor a path, which has a /",
+            events.to_string_lossy()
+        ),
+        "mend it, or unset the variable",
+    ))
 }
 
 /// What is to be said before `program` starts.

@@ -7,7 +7,7 @@ use std::os::fd::FromRawFd;
 use std::os::raw::{c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use plait_engine::base::BaseOpener;
 use plait_engine::belongs::{FIRST_BYTES, FirstPage, belongs};
@@ -19,9 +19,7 @@ use plait_engine::txn::Conn;
 use plait_engine::{attach, session};
 
 use super::base::Opener;
-use super::codes::{
-    self, PL_MISFIT, SQLITE_BUSY, SQLITE_DONE, SQLITE_IOERR, SQLITE_MISUSE, SQLITE_OK,
-};
+use super::codes::{self, PL_MISFIT, SQLITE_BUSY, SQLITE_IOERR, SQLITE_MISUSE, SQLITE_OK};
 use super::types::{PlBaseOps, PlConn, PlWait, with_wait};
 use super::{caught, end, text, unwound, with, with_memory};
 
@@ -290,52 +288,6 @@ pub unsafe extern "C" fn pl_claim(wal_index: c_int) -> c_int {
     };
     // On a system without these locks joining reports it.
     told("pl_claim", || Ok(company().unwrap_or(SQLITE_IOERR))).unwrap_or(SQLITE_IOERR)
-}
-
-/// Returns SQLITE_OK if a variable of the environment has this value, else SQLITE_DONE. Reads the
-/// variable once.
-fn says(answer: &OnceLock<bool>, variable: &str, value: &str) -> c_int {
-    let says = answer.get_or_init(|| std::env::var_os(variable).is_some_and(|v| v == value));
-    if *says { SQLITE_OK } else { SQLITE_DONE }
-}
-
-/// See engine.h.
-#[unsafe(no_mangle)]
-pub extern "C" fn pl_wal_is_concurrent() -> c_int {
-    static ANSWER: OnceLock<bool> = OnceLock::new();
-    says(&ANSWER, "PLAIT_JOURNAL_MODE", "concurrent")
-}
-
-/// See engine.h.
-#[unsafe(no_mangle)]
-pub extern "C" fn pl_begin_kind() -> c_int {
-    static ANSWER: OnceLock<c_int> = OnceLock::new();
-    *ANSWER.get_or_init(|| {
-        let said = std::env::var("PLAIT_BEGIN").unwrap_or_default();
-        let kinds = ["deferred", "adaptive", "immediate", "concurrent"];
-        let is_adaptive = pl_wal_is_concurrent() == SQLITE_OK;
-        let unsaid = c_int::from(is_adaptive);
-        1 + kinds.iter().position(|kind| *kind == said).map_or(unsaid, |kind| kind as c_int)
-    })
-}
-
-/// See engine.h.
-#[unsafe(no_mangle)]
-pub extern "C" fn pl_snapshot_is_busy() -> c_int {
-    static ANSWER: OnceLock<bool> = OnceLock::new();
-    let is_busy = *ANSWER.get_or_init(|| match std::env::var("PLAIT_BUSY_SNAPSHOT").as_deref() {
-        Ok("busy") => true,
-        Ok("snapshot") => false,
-        _ => pl_wal_is_concurrent() == SQLITE_OK,
-    });
-    if is_busy { SQLITE_OK } else { SQLITE_DONE }
-}
-
-/// See engine.h.
-#[unsafe(no_mangle)]
-pub extern "C" fn pl_joins_always() -> c_int {
-    static ANSWER: OnceLock<bool> = OnceLock::new();
-    says(&ANSWER, "PLAIT_JOIN", "always")
 }
 
 /// See engine.h.

@@ -39,6 +39,7 @@ mod several;
 mod tickets;
 mod txn;
 mod types;
+pub mod wishes;
 
 use std::ffi::CString;
 use std::os::raw::c_int;
