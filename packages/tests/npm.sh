@@ -96,6 +96,14 @@ for major in ${NODES-22 24 26}; do
     [ "$(cd app && echo bank.db*)" = bank.db ]
 done
 
+# One that is too old is refused, before the addon would crash.
+(cd app && env -i PATH="$PWD/../bin" "$node" -e '
+    Object.defineProperty(process, "versions", { value: { node: "22.13.1" } });
+    let said = "";
+    try { require("plait-db"); } catch (error) { said = error.message; }
+    if (!said.includes("needs Node 22.14 or newer; this is 22.13.1")) throw new Error(`it says: ${said}`);
+')
+
 # Under the name that programs ask for, and for what they use besides.
 mkdir -p shop
 echo '{ "dependencies": { "better-sqlite3": "file:../plait-db-'"$VERSION"'.tgz" } }' >shop/package.json

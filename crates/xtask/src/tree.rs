@@ -12,7 +12,7 @@
 //! include/plait/sqlite3.h  sqlite3ext.h  plait.h
 //! share/man/man1/plait.1 ...  man8/plait-system-sqlite.8
 //! share/bash-completion/completions/plait  share/zsh/site-functions/_plait  share/fish/vendor_completions.d/plait.fish
-//! share/doc/plait/LICENSE  install.md  docs/runbook.md
+//! share/doc/plait/LICENSE  docs/install.md  docs/runbook.md ...  docs/adopt/...
 //! ```
 //!
 //! Nothing in it names the prefix: each file finds the others from where it is itself. The libraries have a directory of
@@ -30,6 +30,7 @@ use anyhow::{Context as _, Result};
 use plait_splice::upstream::SQLITE_VERSION;
 
 use crate::dist::{self, jdbc};
+use crate::site::links;
 use crate::target::{Libc, Target};
 use crate::toolchain::run;
 use crate::workspace::Workspace;
@@ -47,6 +48,9 @@ pub const PROGRAMS: [&str; 2] = ["bin/plait", "bin/plait-replicate"];
 pub const JDBC: &str = "lib/plait/jdbc/libsqlitejdbc.so";
 /// The notice of its authors, among the documents.
 pub const JDBC_NOTICE: &str = "sqlite-jdbc.NOTICE";
+
+/// Folders of pages that are installed.
+const PAGES: [&str; 2] = ["docs", "docs/adopt"];
 
 const SONAME: &str = plait_splice::exports::SONAME;
 
@@ -191,10 +195,25 @@ impl Tree<'_> {
         let page = self.from.root.join("packages/tree/plait-system-sqlite.8");
         self.copy(&page, "share/man/man8/plait-system-sqlite.8", 0o644)?;
         self.copy(&self.from.root.join("LICENSE"), "share/doc/plait/LICENSE", 0o644)?;
-        // By the name that messages give it.
-        let page = "docs/runbook.md";
-        self.copy(&self.from.root.join(page), &format!("share/doc/plait/{page}"), 0o644)?;
-        self.copy(&self.from.root.join("docs/install.md"), "share/doc/plait/install.md", 0o644)
+        self.documents()
+    }
+
+    /// The pages of `docs`, by the names that messages give them. A link leads to a page that is there, or is text.
+    fn documents(&self) -> Result<()> {
+        let mut pages = Vec::new();
+        for folder in PAGES {
+            for entry in fs::read_dir(self.from.root.join(folder))? {
+                let page = Path::new(folder).join(entry?.file_name());
+                pages.extend(page.extension().is_some_and(|end| end == "md").then_some(page));
+            }
+        }
+        for page in &pages {
+            let text = fs::read_to_string(self.from.root.join(page))
+                .with_context(|| format!("cannot read {}", page.display()))?;
+            let to = Path::new("share/doc/plait").join(page);
+            self.text(&without_dead_links(page, &text, &pages), &to.to_string_lossy())?;
+        }
+        Ok(())
     }
 
     fn ours(&self, name: &str) -> Result<String> {
@@ -232,6 +251,19 @@ impl Tree<'_> {
     }
 }
 
+/// A page without links to what is not installed: their text stays.
+fn without_dead_links(page: &Path, text: &str, pages: &[PathBuf]) -> String {
+    let mut shown = text.to_owned();
+    // From the end, so that what is before stays where it was found.
+    for link in links::read(text).links.into_iter().rev() {
+        let Some((file, _)) = links::target(page, &link.destination) else { continue };
+        if !pages.contains(&file) {
+            shown.replace_range(link.whole, &text[link.shown]);
+        }
+    }
+    shown
+}
+
 /// Sets the rights of a file.
 pub fn permit(path: &Path, mode: u32) -> Result<()> {
     fs::set_permissions(path, Permissions::from_mode(mode))
@@ -263,4 +295,19 @@ fn list(folder: &Path, top: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_of_an_installed_page_leads_to_another_or_is_text() {
+        let pages = ["docs/a.md", "docs/adopt/b.md"].map(PathBuf::from);
+        let text = "[b](adopt/b.md#x), [here](#y), [`c`](../crates/c.rs), [s](https://example.org), [d](d.md)";
+        assert_eq!(
+            without_dead_links(Path::new("docs/a.md"), text, &pages),
+            "[b](adopt/b.md#x), [here](#y), `c`, [s](https://example.org), d"
+        );
+    }
 }

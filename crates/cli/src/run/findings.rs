@@ -1,9 +1,10 @@
 //! Why a program would not use our library, or not as its user expects.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::elf::{Image, Machine};
+use crate::failure::quoted;
 use crate::os;
 
 /// One thing to warn about.
@@ -41,12 +42,22 @@ pub fn about(path: &Path, image: &Image, our_source_id: &str) -> Vec<Finding> {
     if let Some(id) = &image.shell_for
         && id != our_source_id
     {
-        findings.push(Finding::new(
-            format!("{name} is an sqlite3 shell that insists on the library it was made with and will stop"),
-            "use the sqlite3 shell that comes with Plait, in the same directory as this command",
-        ));
+        findings.push(Finding {
+            what: format!("{name} is an sqlite3 shell that insists on the library it was made with and will stop"),
+            advice: shell_of_ours(std::env::current_exe().ok()),
+        });
     }
     findings
+}
+
+/// The shell that takes our library: `make dist` builds one beside the command, and packages have none.
+fn shell_of_ours(own: Option<PathBuf>) -> String {
+    match own.map(|own| own.with_file_name("sqlite3")).filter(|shell| shell.is_file()) {
+        Some(shell) => format!("use the shell that comes with Plait: {}", quoted(&shell)),
+        None => "while no program has the database open, start it without `plait run`: the file is plain SQLite then; beside programs use one that \
+                 takes any SQLite, such as `plait run -- python3`, or the shell that `make dist` builds from Plait's source"
+            .to_owned(),
+    }
 }
 
 /// What is to be said about a shared object that the loader takes in for `program`.
@@ -245,6 +256,16 @@ mod tests {
         assert!(texts(&image)[0].contains("insists"));
         let image = Image { shell_for: Some(ID.into()), ..dynamic(&["libsqlite3.so.0"]) };
         assert!(texts(&image).is_empty());
+    }
+
+    #[test]
+    fn a_shell_of_ours_is_named_where_there_is_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let command = folder.path().join("plait");
+        assert!(shell_of_ours(Some(command.clone())).contains("without `plait run`"));
+        let shell = folder.path().join("sqlite3");
+        std::fs::write(&shell, "").unwrap();
+        assert!(shell_of_ours(Some(command)).ends_with(&shell.display().to_string()));
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub fn package(contents: &Contents) -> Result<PathBuf> {
         ("@MACHINE@", machine),
         ("@GLIBC@", glibc.as_str()),
     ];
-    for name in ["package.json", "README.md"] {
+    for name in ["package.json", "README.md", "entry.js"] {
         let path = root.join("packages/npm").join(name);
         let text =
             fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
