@@ -46,6 +46,9 @@ impl Failure {
             _ if error.raw_os_error() == Some(libc::ELOOP) => {
                 "symbolic links lead through each other: `ls -l` shows where they lead to; remove the one that is wrong"
             }
+            Kind::InvalidFilename => {
+                "take a shorter name: file systems take names of 255 bytes, and what is made beside the file has a longer one than it"
+            }
             Kind::FileTooLarge => LIMIT,
             Kind::NotFound => "check the path",
             Kind::PermissionDenied => "check the permissions of the file and of its directory",

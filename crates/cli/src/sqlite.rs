@@ -39,6 +39,15 @@ pub fn answer(db: &Connection, sql: &str) -> Result<String, SqlError> {
 /// `SQLITE_IOERR_SHMSIZE`, an extended code: the WAL-index cannot be made as long as it has to be.
 const IOERR_SHMSIZE: i32 = 4874;
 
+/// The longest path that SQLite opens: it wants room for a suffix within 512 bytes.
+const PATH_MAX: usize = 504;
+
+/// The length of a path from the root, with its links followed as far as it is there.
+fn full_length(path: &Path) -> Option<usize> {
+    let full = path.canonicalize().or_else(|_| std::path::absolute(path)).ok()?;
+    Some(full.as_os_str().len())
+}
+
 /// The failure of doing `what` to the database at `path`.
 pub fn failure(e: &SqlError, what: &str, path: &Path) -> Failure {
     let (shown, quoted) = (path.display(), quoted(path));
@@ -53,6 +62,17 @@ pub fn failure(e: &SqlError, what: &str, path: &Path) -> Failure {
             ),
         );
     }
+    if e.code == CANTOPEN
+        && let Some(bytes) = full_length(path).filter(|&bytes| bytes > PATH_MAX)
+    {
+        return Failure::new(
+            format!(
+                "cannot {what} {shown}: its full path has {bytes} bytes, and SQLite opens paths of {PATH_MAX} at most (code {})",
+                e.extended
+            ),
+            "give it or its folders shorter names",
+        );
+    }
     let advice = match e.code {
         _ if e.message.contains("ermission denied") => {
             "check that you may write to the file and to its directory".into()
@@ -65,6 +85,7 @@ pub fn failure(e: &SqlError, what: &str, path: &Path) -> Failure {
         CORRUPT => format!("run `plait check {quoted}` to see what is damaged"),
         IOERR if os::limit(libc::RLIMIT_FSIZE) != libc::RLIM_INFINITY => LIMIT.into(),
         FULL => "free some space on that disk and run the command again".into(),
+        CANTOPEN if e.message.contains("would be too long") => "give it a shorter name".into(),
         CANTOPEN => {
             format!(
                 "check the path and the permissions; `plait check {quoted}` tells what stands beside it"

@@ -357,3 +357,34 @@ fn a_side_file_of_another_user_is_to_be_given_back_and_nothing_is_given_up() {
         assert_eq!(scene.stock("SELECT count(*) FROM t").done().out, "5\n");
     }
 }
+
+#[test]
+fn names_that_are_too_long_are_told_as_that() {
+    let Some(scene) = Scene::concurrent() else { return };
+    let root = scene.folder().canonicalize().unwrap();
+    let mut deep = root.clone();
+    while deep.as_os_str().len() < 400 {
+        deep.push("d".repeat(60));
+    }
+    std::fs::create_dir_all(&deep).unwrap();
+    let at = |bytes: usize| {
+        let name = "n".repeat(bytes - deep.as_os_str().len() - 1);
+        deep.join(name)
+    };
+    let enable = |path: &Path| finish(command(&["enable", "--create"]).arg(path));
+    enable(&at(504)).done();
+    for bytes in [505, 512, 520] {
+        enable(&at(bytes)).failed().says(&[
+            &format!("its full path has {bytes} bytes, and SQLite opens paths of 504"),
+            "shorter names",
+        ]);
+        assert!(!at(bytes).exists(), "nothing stays");
+    }
+    let long = "c".repeat(240);
+    let mut backup = command(&["backup", "app.db", &long]);
+    finish(backup.current_dir(&root)).failed().says(&["name too long", "take a shorter name"]);
+    let longer = "c".repeat(250);
+    let ran = finish(command(&["enable", "--create", &longer]).current_dir(&root)).failed();
+    ran.says(&["too long", "short"]);
+    assert!(!root.join(longer).exists(), "nothing stays");
+}
