@@ -373,6 +373,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_log_that_has_failed_or_is_hidden_is_not_said_to_be_missing() {
+        assert!(amiss(&Instead::Failed).contains("has failed"));
+        assert!(amiss(&Instead::InTheWay("it is a text".into())).contains("another file"));
+        assert!(amiss(&Instead::Nothing).contains("is missing"));
+    }
+
+    #[test]
     fn a_table_key_is_shown_as_its_rowid() {
         assert_eq!(key("800000000000002a"), "rowid 42");
         assert_eq!(key("7fffffffffffffff"), "rowid -1");
