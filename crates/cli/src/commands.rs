@@ -33,7 +33,7 @@ Examples:
   plait restore copy.db app.db        the copy in its place
   plait demo                          what it is good for, measured on this machine
   plait bench quick app.db            it or stock SQLite, on the disk of that file: a minute
-  plait bench all --quick             the same question for other stores and workloads
+  plait bench all --quick             the same question for other stores and workloads (packages lack the suite)
 
 Exit codes: 0 done, 1 it failed or a check found damage, 2 wrong usage."
 )]
@@ -257,7 +257,7 @@ Examples:
   plait demo --writers 4,16"
     )]
     Demo(demo::DemoArgs),
-    /// Measure this machine: four classic studies, beside other stores
+    /// Measure this machine: four classic studies, beside other stores; built from source (`make dist`), packages have no suite
     #[command(disable_help_flag = true)]
     Bench(bench::BenchArgs),
     /// Ship a living database to a folder or an object store, until told to end: plait-replicate run

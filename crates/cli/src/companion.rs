@@ -23,7 +23,7 @@ pub fn become_it(
     if !program.is_file() {
         return Err(Failure::new(
             format!("{what} is not there: {}", program.display()),
-            "`make dist` builds it into dist/bin, where `plait` looks for it beside itself",
+            "`plait` looks for it beside itself: `make dist` builds it into dist/bin from source; packages have plait-replicate, and no plait-bench",
         ));
     }
     let error = Command::new(&program).args(arguments).exec();
