@@ -14,7 +14,8 @@
 //!   `upkeep/merge.rs` does. It stamps no fence, which nothing here needs: with one, locks of a
 //!   session would be (`shm/read_marks.rs`).
 //! - REPLAY-3 A prepared transaction commits nothing here. The frame that resolves it has its rows;
-//!   where the stream ends before that frame, nobody was told of a commit.
+//!   where the stream ends before that frame, nobody was told of a commit ([`Replay::settle`]). The
+//!   session merges its generation, or rests, behind that frame alone: without it both are refused.
 //!
 //! Memory: the rows that are not merged, which the session has in memtables at that place (176 MiB
 //! at most).
@@ -47,8 +48,9 @@ impl Replay {
     /// Goes on in another session over the same base.
     ///
     /// # Errors
-    /// `Corrupt` if the base lacks frames of this one.
+    /// `Corrupt` if the base lacks frames of this one, or nothing tells whether it does (REPLAY-3).
     pub fn renew(&mut self, salt: u32) -> Result<()> {
+        self.refuse_undecided()?;
         self.pass(Generation::new(u32::MAX))?;
         *self = Replay::new(salt);
         Ok(())
@@ -115,11 +117,38 @@ impl Replay {
         Ok(())
     }
 
+    fn refuse_undecided(&self) -> Result<()> {
+        match self.is_undecided {
+            true => Err(Error::Corrupt(
+                "a commit over several files was not decided before what comes next".to_owned(),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Merges all that is left, at the end of the stream. A commit that is not decided there is left
+    /// out (REPLAY-3).
+    ///
+    /// # Errors
+    /// As [`Replay::merge`].
+    pub fn settle(&mut self, base: &mut dyn Base) -> Result<()> {
+        self.is_undecided = false;
+        match self.newest() {
+            Some(through) => self.merge(base, through),
+            None => Ok(()),
+        }
+    }
+
     /// Merges the generations through this one (REPLAY-2).
     ///
     /// # Errors
-    /// The base's, or `Corrupt` if it has one of them already; then nothing is merged.
+    /// The base's, or `Corrupt` if it has one of them already, or lacks what decides a commit in one
+    /// of them (REPLAY-3); then nothing is merged.
     pub fn merge(&mut self, base: &mut dyn Base, through: Generation) -> Result<()> {
+        // A frame that prepares is the last one.
+        if self.newest().is_some_and(|newest| through >= newest) {
+            self.refuse_undecided()?;
+        }
         let mut later = self.generations.split_off(&through.next());
         let mut newest = BTreeMap::new();
         self.generations.values().for_each(|rows| newest.extend(rows));
@@ -148,8 +177,6 @@ impl Replay {
         });
         if merged.is_ok() {
             self.generations.clear();
-            // No merge comes between a frame that prepares and what resolves it.
-            self.is_undecided &= !later.is_empty();
         }
         self.generations.append(&mut later);
         merged

@@ -368,8 +368,10 @@ impl Applier {
         if is_equal {
             return Ok(());
         }
-        let why =
-            format!("it says that base and stream are {said:?} behind it, and they are {is:?}");
+        let why = format!(
+            "it says that behind it the database is at {said}, and it is at {is}; restore a moment before \
+             it, or one that is reached from another snapshot"
+        );
         Err(Error::Disorder { number: header.number, why })
     }
 }

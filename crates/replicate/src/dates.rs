@@ -1,20 +1,14 @@
 //! Moments as people write them, in UTC.
 
+use chrono::{DateTime, NaiveDate};
+
 /// `2026-11-28 12:00:05 UTC`, of milliseconds since 1970.
 pub fn utc(ms: u64) -> String {
-    let seconds = ms / 1000;
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // The civil calendar from March on, in eras of 400 years.
-    let day = days + 719_468;
-    let (era, day) = (day / 146_097, day % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    let moment = i64::try_from(ms).ok().and_then(DateTime::from_timestamp_millis);
+    moment.map_or_else(
+        || format!("{ms} ms after 1970"),
+        |moment| moment.format("%Y-%m-%d %H:%M:%S UTC").to_string(),
+    )
 }
 
 /// Reads a moment, as milliseconds since 1970: RFC 3339 (`2026-11-28T12:00:05.25+01:00`), or in UTC
@@ -36,78 +30,26 @@ pub fn parse(text: &str) -> Result<u64, String> {
 
 fn moment(text: &str) -> Option<u64> {
     let (date, rest) = text.split_at_checked(10)?;
-    let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
-    let days = days_of(year, month, day)?;
-    let rest = rest.strip_suffix(" UTC").unwrap_or(rest);
-    let (rest, ahead_s) = match rest.strip_suffix(['Z', 'z']) {
-        Some(rest) => (rest, 0),
-        None => zone(rest)?,
-    };
-    let ms = match rest {
-        "" => 0,
-        _ => time_of_day(rest.strip_prefix(['T', 't', ' '])?)?,
-    };
-    let ms = (i64::from(days) * 86_400 - ahead_s) * 1000 + ms;
-    u64::try_from(ms).ok()
-}
-
-/// Numbers of so many digits, between separators.
-fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Option<[u32; N]> {
-    let mut found = [0; N];
-    let mut words = text.split(between);
-    for (number, digits) in found.iter_mut().zip(digits) {
-        let word = words.next()?;
-        let is_it = word.len() == digits && word.bytes().all(|byte| byte.is_ascii_digit());
-        *number = word.parse().ok().filter(|_| is_it)?;
+    if rest.is_empty() {
+        let first = NaiveDate::parse_from_str(date, "%Y-%m-%d").ok()?.and_hms_opt(0, 0, 0)?;
+        return u64::try_from(first.and_utc().timestamp_millis()).ok();
     }
-    words.next().is_none().then_some(found)
-}
-
-/// Days since 1970.
-fn days_of(year: u32, month: u32, day: u32) -> Option<u32> {
-    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let longest = match month {
-        2 => 28 + u32::from(is_leap),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
+    let rest = rest.strip_prefix(['T', 't', ' '])?;
+    let utc = rest.strip_suffix(" UTC").or_else(|| rest.strip_suffix(['Z', 'z']));
+    let (time, zone) = match (utc, rest.rfind(['+', '-'])) {
+        (Some(time), _) => (time, "+00:00"),
+        (None, Some(at)) => rest.split_at(at),
+        (None, None) => (rest, "+00:00"),
+    };
+    // What is not written: the last milliseconds of the second, or of the minute.
+    let (format, unwritten_ms) = match (time.len(), time.contains('.')) {
+        (5, _) => ("%Y-%m-%d %H:%M%:z", 59_999),
+        (8, _) => ("%Y-%m-%d %H:%M:%S%:z", 999),
+        (10.., true) => ("%Y-%m-%d %H:%M:%S%.f%:z", 0),
         _ => return None,
     };
-    if year < 1970 || !(1..=longest).contains(&day) {
-        return None;
-    }
-    // The civil calendar from March on, in eras of 400 years.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * year + year / 4 - year / 100 + year / 400;
-    Some(days + (153 * month + 2) / 5 + day - 1 - 719_468)
-}
-
-/// Splits what stands behind a date into the time of day and the zone: by how many seconds it is
-/// ahead of UTC.
-fn zone(text: &str) -> Option<(&str, i64)> {
-    let Some(at) = text.rfind(['+', '-']) else { return Some((text, 0)) };
-    let [hour, minute] = numbers(&text[at + 1..], ':', [2, 2])?;
-    let ahead = i64::from(hour * 3600 + minute * 60);
-    let is_zone = hour < 24 && minute < 60;
-    let ahead = if text[at..].starts_with('-') { -ahead } else { ahead };
-    is_zone.then_some((&text[..at], ahead))
-}
-
-/// Milliseconds.
-fn time_of_day(text: &str) -> Option<i64> {
-    // The end of the second.
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, "999"));
-    let [hour, minute, second] = match numbers(whole, ':', [2, 2, 2]) {
-        Some(all) => all,
-        None if whole == text => {
-            let [hour, minute] = numbers(whole, ':', [2, 2])?;
-            [hour, minute, 59]
-        }
-        None => return None,
-    };
-    let is_number = !fraction.is_empty() && fraction.bytes().all(|byte| byte.is_ascii_digit());
-    let ms: i64 = format!("{fraction:0<3}").get(..3)?.parse().ok().filter(|_| is_number)?;
-    let is_time = hour < 24 && minute < 60 && second <= 60;
-    is_time.then_some(i64::from(hour * 3600 + minute * 60 + second) * 1000 + ms)
+    let moment = DateTime::parse_from_str(&format!("{date} {time}{zone}"), format).ok()?;
+    u64::try_from(moment.timestamp_millis()).ok()?.checked_add(unwritten_ms)
 }
 
 #[cfg(test)]

@@ -158,16 +158,16 @@ pub enum Error {
         /// The primary's versions.
         library: String,
     },
-    /// A merge has another result here, though the library is the primary's.
+    /// A merge has another result here, though the library is the primary's, or unknown.
     #[error(
-        "the merge in record {number} has another result here than it had on the primary, though \
-         both have the library {library}: a record or a snapshot before it is not the primary's; \
-         restore a moment that is reached from another snapshot (plait replicas lists them)"
+        "the merge in record {number} has another result here than it had on the primary, whose \
+         library is {library}: a record or a snapshot before it is not the primary's; restore a \
+         moment that is reached from another snapshot (plait replicas lists them)"
     )]
     Differs {
         /// At which merge.
         number: RecordNumber,
-        /// The versions of both.
+        /// The primary's versions.
         library: String,
     },
     /// What a participant says contradicts itself.
@@ -178,4 +178,21 @@ pub enum Error {
         /// What contradicts.
         why: String,
     },
+}
+
+/// A text with what others have written in it, for a terminal: control characters are left out.
+pub fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() && c != '\n' { char::REPLACEMENT_CHARACTER } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_have_written_does_not_move_the_cursor() {
+        assert_eq!(printable("host \u{1b}[2J\r, 7\n"), "host \u{fffd}[2J\u{fffd}, 7\n");
+    }
 }

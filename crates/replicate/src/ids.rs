@@ -130,3 +130,13 @@ pub struct Position {
     /// has the same frames before it.
     pub crc: u32,
 }
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Position { salt, base, stream, commit, crc } = self;
+        write!(
+            f,
+            "commit {commit} of session {salt}: base {base}, log {stream}, checksum {crc:08x}"
+        )
+    }
+}

@@ -17,8 +17,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+use indicatif::HumanBytes;
 use plait_replicate::dates;
-use plait_replicate::error::Error;
+use plait_replicate::error::{Error, printable};
 use plait_replicate::measure::measure;
 use plait_replicate::probe::{self, ROUNDS, Verdict};
 use plait_replicate::replicas::Replicas;
@@ -90,7 +91,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {
-            eprintln!("plait-replicate: {text}");
+            eprintln!("plait-replicate: {}", printable(&text));
             ExitCode::FAILURE
         }
     }
@@ -119,7 +120,7 @@ async fn race(store: Objects, measures: bool, rounds: u32) -> Result<(), Error> 
             println!(
                 "records of {}: {:.2} ms (half of them), {:.2} ms (99 of 100), {:.0} a second, \
                  {:.1} MB/s",
-                size(bytes as u64),
+                HumanBytes(bytes as u64),
                 measured.median.as_secs_f64() * 1e3,
                 measured.p99.as_secs_f64() * 1e3,
                 measured.per_second(),
@@ -134,18 +135,8 @@ fn replicas(url: &str) -> Result<(), String> {
     let store = objects::open(url, false)?;
     let world = real::world(store, Patience::Tries(6));
     let found = real::block_on(Replicas::look(&world))?;
-    print!("{}", shown(&found));
+    print!("{}", printable(&shown(&found)));
     Ok(())
-}
-
-/// The largest unit of which there is one.
-fn size(bytes: u64) -> String {
-    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    let unit = units.into_iter().find(|(unit, _)| bytes >= *unit);
-    unit.map_or_else(
-        || format!("{bytes} bytes"),
-        |(unit, name)| format!("{:.1} {name}", bytes as f64 / unit as f64),
-    )
 }
 
 fn shown(found: &Replicas) -> String {
@@ -178,8 +169,8 @@ fn shown(found: &Replicas) -> String {
             snapshot.record,
             snapshot.as_of,
             dates::utc(snapshot.taken_ms),
-            size(snapshot.stored_bytes),
-            size(snapshot.database_bytes)
+            HumanBytes(snapshot.stored_bytes),
+            HumanBytes(snapshot.database_bytes)
         );
     }
     if let Some(hole) = found.hole {

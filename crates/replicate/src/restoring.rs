@@ -1,10 +1,10 @@
 //! `plait-replicate restore`: a database out of a replica.
 
 use std::any::Any;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
 use plait_replicate::apply::Progress;
 use plait_replicate::ids::{CommitTs, RecordNumber};
 use plait_replicate::new_file::NewFile;
@@ -13,8 +13,8 @@ use plait_replicate::store::objects;
 use plait_replicate::world::{Patience, Random as _};
 use plait_replicate::{dates, library};
 
+use crate::displace;
 use crate::real::{self, Chance};
-use crate::{displace, size};
 
 /// Arguments of `plait-replicate restore`.
 #[derive(clap::Args)]
@@ -77,7 +77,7 @@ fn run_with(args: &RestoreArgs, bar: &ProgressBar) -> Result<(), String> {
     }
     let beside = if args.force { displace::beside(&args.output) } else { args.output.clone() };
     let file = NewFile::begin(&beside, opener, Chance.number() as u32)
-        .map_err(|error| cannot_begin(&args.output, &error))?;
+        .map_err(|error| cannot_begin(args, &error))?;
     let progress = &mut |progress: Progress| show(bar, &progress);
     let versions = library::versions();
     let restoring = restore(&world, Box::new(file), args.stop(), &versions, progress);
@@ -102,7 +102,7 @@ fn run_with(args: &RestoreArgs, bar: &ProgressBar) -> Result<(), String> {
     if args.force {
         displace::put(file.keep(), &args.output)?;
     } else {
-        file.publish().map_err(|error| cannot_begin(&args.output, &error))?;
+        file.publish().map_err(|error| cannot_begin(args, &error))?;
     }
     bar.finish_and_clear();
     say(args, &restored, bytes, is_undecided);
@@ -111,15 +111,18 @@ fn run_with(args: &RestoreArgs, bar: &ProgressBar) -> Result<(), String> {
     Ok(())
 }
 
-fn cannot_begin(output: &Path, error: &std::io::Error) -> String {
+fn cannot_begin(args: &RestoreArgs, error: &std::io::Error) -> String {
     let advice = match error.kind() {
+        std::io::ErrorKind::AlreadyExists if args.force => {
+            ", where --force makes the database first; move it away"
+        }
         std::io::ErrorKind::AlreadyExists => {
             "; choose another name, or give --force, which puts what stands there aside"
         }
         std::io::ErrorKind::NotFound => "; make the folder first",
         _ => "",
     };
-    format!("cannot restore to {}: {error}{advice}", output.display())
+    format!("cannot restore to {}: {error}{advice}", args.output.display())
 }
 
 fn style(template: &str) -> ProgressStyle {
@@ -155,7 +158,7 @@ fn say(args: &RestoreArgs, restored: &Restored, bytes: u64, is_undecided: bool) 
          {snapshot}; {}{verified}",
         args.output.display(),
         dates::utc(*written_ms),
-        size(bytes)
+        HumanBytes(bytes)
     );
     if let Some(number) = restored.clock_set_back {
         println!(

@@ -15,7 +15,7 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::future::{Either, select};
 use plait_engine::database::Database;
-use plait_replicate::error::{Error, Result};
+use plait_replicate::error::{Error, Result, printable};
 use plait_replicate::primary::{self, Sidecar};
 use plait_replicate::probe::{ROUNDS_AT_START, probe};
 use plait_replicate::store::objects::{self, Objects};
@@ -104,7 +104,7 @@ pub fn run(args: &RunArgs) -> u8 {
 }
 
 fn say(code: u8, text: &str) -> u8 {
-    eprintln!("plait-replicate: {text}");
+    eprintln!("plait-replicate: {}", printable(text));
     code
 }
 

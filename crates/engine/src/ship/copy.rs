@@ -10,7 +10,10 @@
 //! - SCRATCH-2 Its generation is what the header of that state says, and `stream` is where frames of
 //!   later generations begin. Whether the merge that made it is settled does not matter.
 //! - SCRATCH-3 It is made only where the disk has room for it and [`SPARE_BYTES`] more, for
-//!   commits. It is given up where less than half of them is left later.
+//!   commits. It is given up where less than half of them is left later, while it is made and while
+//!   it is read.
+//! - SCRATCH-4 It is given up while it is made if the base's WAL, which it holds, grows to half of
+//!   its limit: past the limit commits would have to wait.
 
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write as _};
@@ -59,13 +62,31 @@ impl Scratch {
     /// Gives the copy up, if it is there and its disk is short of space (SCRATCH-3): what reads it
     /// fails then.
     pub fn spare_the_disk(&self) {
+        self.spare(free_bytes);
+    }
+
+    fn spare(&self, free: impl FnOnce(&File) -> u64) {
         let Some(file) = self.0.upgrade() else { return };
-        let free = rustix::fs::fstatvfs(&*file).map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize));
-        if free.is_ok_and(|free| free < SPARE_BYTES / 2) {
+        if is_short(free(&file)) {
             // If it cannot be, the disk stays as full as it is.
             let _ = file.set_len(0);
         }
     }
+}
+
+/// Bytes that are left where a file is. An error does not prove that space is short.
+fn free_bytes(file: &File) -> u64 {
+    rustix::fs::fstatvfs(file).map_or(u64::MAX, |fs| fs.f_bavail.saturating_mul(fs.f_frsize))
+}
+
+fn is_short(free: u64) -> bool {
+    free < SPARE_BYTES / 2
+}
+
+fn given_up() -> Error {
+    Error::Full(
+        "the copy of the database was given up: its disk (--scratch) ran out of space".into(),
+    )
 }
 
 /// A copy that is being made. Dropped, it ends: nothing of it is left when its process leaves the
@@ -116,10 +137,7 @@ impl Copied {
         let at = u64::from(number - 1) * u64::from(self.page_bytes);
         let read = self.file.read_exact_at(page, at);
         read.map_err(|e| match e.kind() {
-            ErrorKind::UnexpectedEof => Error::Full(
-                "the copy of the database was given up: its disk (--scratch) ran out of space"
-                    .into(),
-            ),
+            ErrorKind::UnexpectedEof => given_up(),
             _ => Error::io("cannot read the copy of the database", &e),
         })
     }
@@ -194,7 +212,11 @@ fn copy_state(
         if is_given_up.load(Relaxed) {
             return Err(Error::Interrupted);
         }
-        if number % PAGES_A_LOOK == 0 && db.is_wal_half_full() {
+        let looks = number % PAGES_A_LOOK == 0;
+        if looks && is_short(free_bytes(&file)) {
+            return Err(given_up());
+        }
+        if looks && db.is_wal_half_full() {
             return Err(Error::Busy(format!(
                 "the copy for a snapshot was given up at page {number} of {page_count}: beside it the \
                  database's WAL had grown to half of its limit; put --scratch on a faster disk, or \
@@ -242,4 +264,44 @@ fn unlinked(folder: &Path) -> Result<File> {
     let file = options.open(&name).map_err(say)?;
     std::fs::remove_file(&name).map_err(say)?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // holds SCRATCH-3
+    #[test]
+    fn a_copy_is_given_up_where_its_disk_is_short_of_space() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = nameless(folder.path(), 2).expect("room");
+        file.write_all_at(&[7; 1024], 0).expect("it is written");
+        let copied = Copied {
+            generation: Generation::ZERO,
+            salt: 1,
+            stream: Lsn::new(0),
+            page_bytes: 512,
+            page_count: 2,
+            file: Arc::new(file),
+        };
+        let scratch = copied.scratch();
+        let mut page = [0; 512];
+        scratch.spare(|_| SPARE_BYTES / 2);
+        copied.read(2, &mut page).expect("it is there");
+        assert_eq!(page, [7; 512]);
+        scratch.spare(|_| SPARE_BYTES / 2 - 1);
+        let gone = copied.read(1, &mut page).expect_err("it is not");
+        assert!(matches!(gone, Error::Full(_)), "{gone}");
+        drop(copied);
+        scratch.spare(|_| panic!("nobody has it any more"));
+    }
+
+    // holds SCRATCH-3
+    #[test]
+    fn no_copy_is_begun_where_it_would_take_what_commits_need() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let refused =
+            nameless(folder.path(), u64::MAX - SPARE_BYTES).expect_err("no disk has that");
+        assert!(matches!(refused, Error::Full(_)), "{refused}");
+    }
 }

@@ -131,10 +131,8 @@ impl NewFile {
         if !self.is_whole {
             return Err(bad("it has no base"));
         }
-        if let Some(through) = self.replay.newest() {
-            self.merge_through(through)?;
-        }
         let base = opened(&mut self.base, &*self.opener, &self.place.path)?;
+        self.replay.settle(base).map_err(|e| of_engine(&e))?;
         rest(base).map_err(|e| of_engine(&e))?;
         self.close()?;
         self.place.file.sync_all().map_err(|e| io(&e))
@@ -159,11 +157,6 @@ impl NewFile {
     /// The system's.
     pub fn publish(self) -> std::io::Result<()> {
         self.place.publish()
-    }
-
-    fn merge_through(&mut self, through: engine::Generation) -> Result<(), TargetError> {
-        let base = opened(&mut self.base, &*self.opener, &self.place.path)?;
-        self.replay.merge(base, through).map_err(|e| of_engine(&e))
     }
 
     /// Brings the WAL into the file: it is empty then.
@@ -262,7 +255,9 @@ impl Target for NewFile {
 
     fn merge(&mut self, merge: &Merge, accepts: bool) -> Result<u32, TargetError> {
         self.is_whole = false;
-        self.merge_through(engine::Generation::new(merge.through.0))?;
+        let through = engine::Generation::new(merge.through.0);
+        let base = opened(&mut self.base, &*self.opener, &self.place.path)?;
+        self.replay.merge(base, through).map_err(|e| of_engine(&e))?;
         let sum = self.compare(merge)?;
         self.checkpoint()?;
         // A base that differs is of no use to who does not accept it (NEWFILE-2).

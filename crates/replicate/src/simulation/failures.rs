@@ -466,3 +466,16 @@ fn a_follower_whose_disk_is_full_stops_and_goes_on() {
     }
     is_true(&stage);
 }
+
+#[test]
+fn a_sidecar_that_ends_reads_again_what_could_not_be_read() {
+    let (stage, database, mut sidecar) = begun(calm());
+    let before = tip(&sidecar);
+    database.borrow_mut().commit(true);
+    database.borrow_mut().fail_reads(3);
+    let (running, clock) = &mut sidecar;
+    stage.block(clock, running.finish()).expect("a quiet world");
+    assert!(tip(&sidecar) > before, "the last commit is shipped");
+    stage.restore(Stop::Newest).expect("all of it");
+    is_true(&stage);
+}

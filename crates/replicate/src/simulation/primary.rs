@@ -60,6 +60,8 @@ pub struct Database {
     /// Entries of which each sidecar says that they are shipped.
     shipped: BTreeMap<u64, usize>,
     saved: Option<(Base, Rows)>,
+    /// So many reads fail next.
+    unreadable: u32,
 }
 
 impl Database {
@@ -86,6 +88,7 @@ impl Database {
             renewed_from: None,
             shipped: BTreeMap::new(),
             saved: None,
+            unreadable: 0,
         };
         database.note();
         database
@@ -98,6 +101,11 @@ impl Database {
         copy.host = host.to_owned();
         copy.shipped.clear();
         copy
+    }
+
+    /// Its next reads fail, so many of them.
+    pub fn fail_reads(&mut self, reads: u32) {
+        self.unreadable = reads;
     }
 
     /// True while a sidecar is attached.
@@ -489,6 +497,11 @@ impl Source for Primary {
 
     fn read(&mut self, bytes: usize) -> Result<Vec<Event>, SourceError> {
         let database = Rc::clone(&self.database);
+        let unreadable = database.borrow().unreadable;
+        if unreadable > 0 {
+            database.borrow_mut().unreadable -= 1;
+            return Err(SourceError::Later("it cannot be read".to_owned()));
+        }
         let database = database.borrow();
         if database.position.salt != self.salt.get() {
             return Err(SourceError::Ended("the session has ended".to_owned()));

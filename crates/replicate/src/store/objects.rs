@@ -97,6 +97,10 @@ fn open_bucket(
     })
 }
 
+/// No object of a replica is as long: records have 16 MiB, parts 16 MiB before they are compressed, and a
+/// pack is made at 8 MiB of records of 64 KiB. What is longer would only fill memory.
+const OBJECT_BYTES_MAX: u64 = 64 << 20;
+
 fn path(name: &str) -> Path {
     Path::from(name)
 }
@@ -149,6 +153,12 @@ impl Store for Objects {
     fn get<'a>(&'a self, name: &'a str) -> Later<'a, Result<Option<Bytes>, StoreError>> {
         Box::pin(async move {
             let found = match self.inner.get(&path(name)).await {
+                Ok(found) if found.meta.size > OBJECT_BYTES_MAX => {
+                    return Err(StoreError::Failed(format!(
+                        "it has {} bytes: none that a sidecar makes has more than {OBJECT_BYTES_MAX}",
+                        found.meta.size
+                    )));
+                }
                 Ok(found) => found.bytes().await,
                 Err(error) => Err(error),
             };

@@ -1,11 +1,13 @@
 //! What the engine gives a shipper, and from where it goes on: in this process.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use plait_client::Connection;
 use plait_engine::database::Database;
+use plait_engine::error::Error;
 use plait_engine::ids::Generation;
-use plait_engine::ship::{Begun, Happened, Position, Shipper};
+use plait_engine::ship::{Begun, Copied, Happened, Position, Shipper};
 use plait_engine::sync::wait::Wait;
 
 use crate::processes::{commit, open};
@@ -219,4 +221,74 @@ fn a_hold_that_was_broken_is_taken_again_where_nothing_is_gone() {
     drop(begin(&shipped.database, None, 1 << 30));
     shipped.commit(2);
     assert_eq!(kinds(&shipped.ship()), "f");
+}
+
+/// A copy of the base, or why there is none.
+fn copied(shipped: &mut Shipped) -> Result<Copied, Error> {
+    let scratch = shipped.stage.folder.path().to_owned();
+    loop {
+        if let Some(copied) = shipped.shipper.copy(Generation::ZERO, &scratch)? {
+            return Ok(copied);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+// holds SCRATCH-4
+#[test]
+fn a_copy_gives_way_where_the_wal_grows_to_half_of_its_limit() {
+    let mut shipped = Shipped::new();
+    let large = |id: i64| format!("INSERT OR REPLACE INTO t VALUES({id}, hex(randomblob(2000)))");
+    let fill = |shipped: &Shipped, ids: std::ops::Range<i64>| {
+        ids.for_each(|id| commit(&shipped.db, &[large(id)]));
+        shipped.merge();
+    };
+    fill(&shipped, 0..400);
+    copied(&mut shipped).expect("nothing is in the way");
+    // A reader keeps the WAL from beginning anew.
+    let reader = open(&shipped.stage.database);
+    reader.execute("BEGIN").expect("a transaction");
+    reader.query("SELECT count(*) FROM t").expect("a snapshot");
+    shipped.db.query("PRAGMA plait_wal_limit = 2000000").expect("a limit");
+    fill(&shipped, 0..300);
+    let given_up = copied(&mut shipped).expect_err("the WAL has more than half of its limit");
+    assert!(given_up.to_string().contains("half of its limit"), "{given_up}");
+    reader.execute("COMMIT").expect("its end");
+    shipped.merge();
+    copied(&mut shipped).expect("nothing is in the way any more");
+}
+
+// holds TAILING-2
+#[test]
+fn two_long_frames_behind_much_come_in_a_piece_of_their_own() {
+    let mut shipped = Shipped::new();
+    let other = shipped.stage.folder.path().join("other.db");
+    let made = plait_client::Library::linked().open(&other).expect("a database");
+    made.execute("PRAGMA journal_mode = concurrent").expect("the mode");
+    made.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, v)").expect("a table");
+    let attach = format!("ATTACH '{}' AS other", other.display());
+    shipped.db.execute(&attach).expect("it is attached");
+    let row = |file: &str, id: i64, mib: i64| {
+        format!("INSERT INTO {file}.t VALUES({id}, zeroblob({mib} << 20))")
+    };
+    // Almost as much as is asked for, then a commit over two files: a frame that prepares and one
+    // that decides.
+    commit(&shipped.db, &[row("main", 1, 5)]);
+    commit(&shipped.db, &[row("main", 2, 2)]);
+    commit(&shipped.db, &[row("main", 3, 5), row("other", 3, 1)]);
+    // Nobody waits for the frame that decides.
+    shipped.shipper.sync().expect("a sync");
+    let mut lengths = Vec::new();
+    while lengths.iter().sum::<usize>() < 17 << 20 {
+        let events = shipped.shipper.read(8 << 20).expect("events");
+        for event in &events {
+            match event {
+                Happened::Frames(stretch) => lengths.push(stretch.bytes.len()),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(!events.is_empty(), "{lengths:?}");
+    }
+    assert!(lengths.iter().all(|bytes| *bytes <= 16 << 20), "{lengths:?}");
+    assert!(lengths.iter().any(|bytes| *bytes > 8 << 20), "{lengths:?}: a pair is given at once");
 }

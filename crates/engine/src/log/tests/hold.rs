@@ -1,7 +1,12 @@
 //! What a hold keeps, and what it costs.
 
+use std::sync::Arc;
+
 use super::*;
+use crate::base::{Base, BaseHeader, Checkpoint, WalState};
 use crate::log::{Stretch, Unread};
+use crate::replay::Replay;
+use crate::shm::read_marks::ReadMarks;
 use crate::storage::sim::SimStorage;
 
 const ME: ProcessIndex = ProcessIndex(3);
@@ -205,9 +210,9 @@ fn what_is_not_on_disk_is_not_given() {
     assert_eq!(held.bench.log.crc_of_frame_before(end), Ok(Some(crc)));
 }
 
-// holds TAILING-3
-#[test]
-fn a_prepared_frame_is_given_with_the_one_behind_it() {
+/// A log with commit 1, a prepared commit 2, and with commit 3 that resolves it. Calls `between`
+/// before that.
+fn with_a_prepared_frame(between: impl FnOnce(&Held)) -> Held {
     let storage = SimStorage::new();
     let bench = Bench::new(&storage, SMALL);
     let held = Held { storage, bench, ts: 0, generation: 1 };
@@ -227,10 +232,89 @@ fn a_prepared_frame_is_given_with_the_one_behind_it() {
     };
     let end = append(ring::Purpose::Prepare(mark, 200), 2, len, &[op]);
     held.bench.log.sync_through(end).expect("a sync");
-    assert_eq!(held.commits_from(first(&held)), [1], "nobody knows what becomes of it");
+    between(&held);
     let end = append(ring::Purpose::Resolve, 3, frame_len([op]), &[op]);
     held.bench.log.sync_through(end).expect("a sync");
+    held
+}
+
+// holds TAILING-3
+#[test]
+fn a_prepared_frame_is_given_with_the_one_behind_it() {
+    let held = with_a_prepared_frame(|held| {
+        assert_eq!(held.commits_from(first(held)), [1], "nobody knows what becomes of it");
+    });
     assert_eq!(held.commits_from(first(&held)), [1, 2, 3]);
+}
+
+/// A base that counts what is put into it.
+#[derive(Default)]
+struct Counting {
+    header: BaseHeader,
+    puts: u32,
+}
+
+impl Base for Counting {
+    fn use_read_marks(&mut self, _: &Arc<ReadMarks>) {}
+    fn header(&mut self) -> crate::error::Result<BaseHeader> {
+        Ok(self.header)
+    }
+    fn begin(&mut self) -> crate::error::Result<()> {
+        Ok(())
+    }
+    fn put(&mut self, _: Root, _: &[u8], _: &[u8]) -> crate::error::Result<()> {
+        self.puts += 1;
+        Ok(())
+    }
+    fn delete(&mut self, _: Root, _: &[u8], _: &[u8]) -> crate::error::Result<()> {
+        Ok(())
+    }
+    fn stamp(&mut self, header: &BaseHeader) -> crate::error::Result<()> {
+        self.header = *header;
+        Ok(())
+    }
+    fn commit(&mut self) -> crate::error::Result<()> {
+        Ok(())
+    }
+    fn rollback(&mut self) {}
+    fn raise_fence(&mut self) -> crate::error::Result<()> {
+        Ok(())
+    }
+    fn checkpoint(&mut self, _: Checkpoint) -> crate::error::Result<WalState> {
+        Ok(WalState::default())
+    }
+}
+
+// holds REPLAY-3
+#[test]
+fn a_replay_merges_no_commit_that_is_not_decided() {
+    let held = with_a_prepared_frame(|_| ());
+    let stretch = held.read(first(&held)).expect("frames").expect("some");
+    let end_of = |at: usize| {
+        let frame = Frame::parse(&stretch.bytes[at..], SALT, stretch.from + at as u64);
+        at + frame.expect("a frame").len_bytes() as usize
+    };
+    let behind_prepared = end_of(end_of(0));
+    let (undecided, rest) = stretch.bytes.split_at(behind_prepared);
+    let through = Generation::new(1);
+    let begun = || {
+        let mut replay = Replay::new(SALT);
+        replay.take(undecided, stretch.from).expect("sound frames");
+        assert!(replay.is_undecided());
+        replay
+    };
+    let base = &mut Counting::default();
+    let mut replay = begun();
+    replay.merge(base, through).expect_err("nothing tells whether it happened");
+    replay.renew(SALT + 1).expect_err("nor what the base has of it");
+    assert_eq!(base.puts, 0);
+    replay.take(rest, stretch.from + behind_prepared as u64).expect("sound frames");
+    replay.merge(base, through).expect("it is decided");
+    assert_eq!((base.puts, base.header.generation), (2, through));
+    // At the end of the stream it is left out.
+    let base = &mut Counting::default();
+    begun().settle(base).expect("it is left out");
+    assert_eq!((base.puts, base.header.generation), (1, through));
 }
 
 // holds TAILING-2

@@ -196,6 +196,25 @@ async fn follow(store: &Objects, target: Replica, dice: &Rc<Dice>) -> Result<(),
 }
 
 #[test]
+fn an_object_that_no_sidecar_makes_is_not_read_into_memory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path().to_str().expect("UTF-8"), false).expect("a store");
+    let file = std::fs::File::create(folder.path().join("large")).expect("a file");
+    let read = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(store.get("large"))
+    };
+    file.set_len(OBJECT_BYTES_MAX).expect("it is sparse");
+    assert_eq!(
+        read().map(|bytes| bytes.map_or(0, |bytes| bytes.len() as u64)),
+        Ok(OBJECT_BYTES_MAX)
+    );
+    file.set_len(OBJECT_BYTES_MAX + 1).expect("it is sparse");
+    let refused = read().expect_err("it is too long");
+    assert!(refused.to_string().contains("67108865 bytes"), "{refused}");
+}
+
+#[test]
 fn a_folder_that_is_missing_or_closed_is_told() {
     let folder = tempfile::tempdir().expect("a folder");
     let missing = folder.path().join("missing");
