@@ -201,6 +201,40 @@ fn delete(dice: &mut Dice, table: &Table) -> String {
     }
 }
 
+/// A statement that changes rows of any table and returns none.
+pub fn change(dice: &mut Dice, schema: &Schema) -> String {
+    let sql = match dice.roll(8) {
+        0 => full_text(dice, &schema.full_text[0]),
+        1 => rtree(dice, &schema.rtrees[0]),
+        _ => {
+            let table = dice.pick(&schema.tables).clone();
+            write(dice, schema, &table)
+        }
+    };
+    sql.split(" RETURNING ").next().unwrap_or_default().to_owned()
+}
+
+/// Inserts at least five rows, and at most so many, into a table. `text` is what its columns from the third on get, made of
+/// the number `i` of the row.
+pub fn rows_at_once(dice: &mut Dice, schema: &Schema, most: i64, text: &str) -> String {
+    let table = dice.pick(&schema.tables);
+    let (count, start) = (dice.between(5, most), dice.between(0, 5_000));
+    let outputs: Vec<String> = (0..table.columns.len())
+        .map(|index| match index {
+            0 => format!("{start} + i"),
+            1 => "i*7919 % 1009".to_owned(),
+            _ => text.to_owned(),
+        })
+        .collect();
+    format!(
+        "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i<{count})
+         INSERT OR IGNORE INTO {}({}) SELECT {} FROM n",
+        table.name,
+        table.columns.join(", "),
+        outputs.join(", ")
+    )
+}
+
 /// A statement on a full-text table.
 pub fn full_text(dice: &mut Dice, name: &str) -> String {
     let words = |dice: &mut Dice| {

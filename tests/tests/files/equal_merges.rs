@@ -13,7 +13,7 @@
 use plait_tests::actor::Actor;
 use plait_tests::differential::dice::Dice;
 use plait_tests::differential::schema::Schema;
-use plait_tests::differential::statements::{full_text, rtree, schema_change, write};
+use plait_tests::differential::statements::{change, rows_at_once, schema_change};
 use plait_tests::place::Place;
 use plait_tests::sqlite::Connection;
 use plait_tests::subject::{Subject, real_plait};
@@ -41,38 +41,6 @@ struct Program {
     steps: Vec<Step>,
 }
 
-fn rows_at_once(dice: &mut Dice, schema: &Schema) -> String {
-    let table = dice.pick(&schema.tables);
-    let (count, start) = (dice.between(5, ROWS_AT_ONCE), dice.between(0, 5_000));
-    let outputs: Vec<String> = (0..table.columns.len())
-        .map(|index| match index {
-            0 => format!("{start} + i"),
-            1 => "i*7919 % 1009".to_owned(),
-            _ => "hex(zeroblob(i % 300)) || i".to_owned(),
-        })
-        .collect();
-    format!(
-        "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i<{count})
-         INSERT OR IGNORE INTO {}({}) SELECT {} FROM n",
-        table.name,
-        table.columns.join(", "),
-        outputs.join(", ")
-    )
-}
-
-/// A statement that changes rows and returns none.
-fn change(dice: &mut Dice, schema: &Schema) -> String {
-    let sql = match dice.roll(8) {
-        0 => full_text(dice, &schema.full_text[0]),
-        1 => rtree(dice, &schema.rtrees[0]),
-        _ => {
-            let table = dice.pick(&schema.tables).clone();
-            write(dice, schema, &table)
-        }
-    };
-    sql.split(" RETURNING ").next().unwrap_or_default().to_owned()
-}
-
 fn program(seed: u64) -> Program {
     let mut dice = Dice::new(seed);
     let mut schema = Schema::default();
@@ -94,7 +62,12 @@ fn program(seed: u64) -> Program {
             0 => steps.extend(schema_change(&mut dice, &mut schema).into_iter().map(Step::Sql)),
             1 => steps.push(Step::Sql("VACUUM".to_owned())),
             2..5 => steps.push(Step::Merge),
-            5..10 => steps.push(Step::Sql(rows_at_once(&mut dice, &schema))),
+            5..10 => steps.push(Step::Sql(rows_at_once(
+                &mut dice,
+                &schema,
+                ROWS_AT_ONCE,
+                "hex(zeroblob(i % 300)) || i",
+            ))),
             10..15 => {
                 let (one, other) = (change(&mut dice, &schema), change(&mut dice, &schema));
                 let begin = *dice.pick(&["BEGIN CONCURRENT", "BEGIN IMMEDIATE", "BEGIN"]);

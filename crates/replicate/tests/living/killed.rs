@@ -50,27 +50,30 @@ fn a_writer_that_dies_while_it_breaks_the_hold_stops_nobody() {
     assert_eq!(sidecar.terminated(), 0);
 }
 
+/// A process in a role dies at each of these steps, between writers; the words are for the round.
+fn dies_at_each(points: &[&str], role: &str, word: impl Fn(usize) -> Option<String>) {
+    let stage = Stage::new();
+    let sidecar = stage.sidecar(&[]);
+    stage.agrees();
+    for (round, point) in points.iter().enumerate() {
+        let name = 1 + 2 * round as u64;
+        stage.writer(name, Some(100), "NORMAL").ended();
+        let more = word(round);
+        let words: Vec<&str> = stage.database.to_str().into_iter().chain(more.as_deref()).collect();
+        let author = crate::processes::Process::in_role(role, &words, Some(point));
+        assert!(is_killed(author), "{point}");
+        stage.writer(name + 1, Some(100), "NORMAL").ended();
+        stage.agrees();
+    }
+    assert_eq!(sidecar.terminated(), 0);
+}
+
 // holds BOUND-1, BOUND-2
 #[test]
 fn a_merge_whose_author_dies_at_any_step_is_followed_or_bridged() {
     let points =
         ["merge.frozen", "merge.applied", "merge.committed", "merge.noted", "merge.settled"];
-    let stage = Stage::new();
-    let sidecar = stage.sidecar(&[]);
-    stage.agrees();
-    for (round, point) in points.into_iter().enumerate() {
-        let name = 1 + 2 * round as u64;
-        stage.writer(name, Some(100), "NORMAL").ended();
-        let merger = crate::processes::Process::in_role(
-            "merger",
-            &[stage.database.to_str().expect("UTF-8")],
-            Some(point),
-        );
-        assert!(is_killed(merger), "{point}");
-        stage.writer(name + 1, Some(100), "NORMAL").ended();
-        stage.agrees();
-    }
-    assert_eq!(sidecar.terminated(), 0);
+    dies_at_each(&points, "merger", |_| None);
 }
 
 // holds BOUND-2, SHIP-5
@@ -78,22 +81,7 @@ fn a_merge_whose_author_dies_at_any_step_is_followed_or_bridged() {
 fn an_exclusive_transaction_whose_author_dies_at_any_step_is_bridged() {
     let points =
         ["exclusive.begun", "exclusive.committed", "exclusive.switched", "exclusive.visible"];
-    let stage = Stage::new();
-    let sidecar = stage.sidecar(&[]);
-    stage.agrees();
-    for (round, point) in points.into_iter().enumerate() {
-        let name = 1 + 2 * round as u64;
-        stage.writer(name, Some(100), "NORMAL").ended();
-        let author = crate::processes::Process::in_role(
-            "schema",
-            &[stage.database.to_str().expect("UTF-8"), &format!("u{round}")],
-            Some(point),
-        );
-        assert!(is_killed(author), "{point}");
-        stage.writer(name + 1, Some(100), "NORMAL").ended();
-        stage.agrees();
-    }
-    assert_eq!(sidecar.terminated(), 0);
+    dies_at_each(&points, "schema", |round| Some(format!("u{round}")));
 }
 
 // holds SCRATCH-2

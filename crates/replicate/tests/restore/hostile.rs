@@ -11,6 +11,7 @@ use plait_replicate::names;
 use plait_replicate::pack::{self, Packed};
 use plait_replicate::record::{Body, Item, Merge, PageSet, Record};
 
+use super::primary::Primary;
 use super::{Site, life, said};
 
 fn objects(root: &Path) -> Vec<PathBuf> {
@@ -45,6 +46,26 @@ fn pack(root: &Path, first: u64, last: u64) {
     let path = root.join(names::pack(RecordNumber(first), RecordNumber(last)));
     std::fs::create_dir_all(path.parent().expect("a folder")).expect("it is made");
     std::fs::write(path, bytes).expect("a pack");
+}
+
+/// Appends the pages of an exclusive transaction that has changed none.
+fn append_pages(primary: &mut Primary) -> RecordNumber {
+    let before = primary.chain.position().base;
+    let set = PageSet {
+        before,
+        through: Generation(before.0 + 1),
+        page_bytes: primary.page_bytes,
+        page_count: 3,
+        body: Body::Inline(Bytes::new()),
+    };
+    primary.chain.append(vec![Item::Pages(set)])
+}
+
+/// Changes the last byte of a record.
+fn spoil(path: &Path) {
+    let mut bytes = std::fs::read(path).expect("a record");
+    *bytes.last_mut().expect("a record has bytes") ^= 1;
+    std::fs::write(path, bytes).expect("it is written");
 }
 
 /// The record through which was restored.
@@ -239,15 +260,7 @@ fn a_merge_with_another_result_ends_the_restore_unless_the_library_is_another() 
     assert!(said(&accepted).contains(", checked"), "{}", said(&accepted));
     assert!(site.take_rows() == rows, "other rows");
     // Pages over a base that differs would mix two databases.
-    let before = primary.chain.position().base;
-    let set = PageSet {
-        before,
-        through: Generation(before.0 + 1),
-        page_bytes: primary.page_bytes,
-        page_count: 3,
-        body: Body::Inline(Bytes::new()),
-    };
-    primary.chain.append(vec![Item::Pages(set)]);
+    append_pages(&mut primary);
     let impure = site.restore(&[]);
     assert_eq!(impure.status.code(), Some(1));
     assert!(said(&impure).contains("Plait 9.9.9"), "{}", said(&impure));
@@ -269,10 +282,7 @@ fn a_merge_is_compared_though_nobody_can_tell_the_library() {
         if is_missing {
             std::fs::remove_file(&open).expect("it is removed");
         } else {
-            let mut bytes = std::fs::read(&open).expect("a record");
-            let last = bytes.len() - 1;
-            bytes[last] ^= 1;
-            std::fs::write(&open, bytes).expect("it is written");
+            spoil(&open);
         }
         let refused = site.restore(&[]);
         assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
@@ -289,15 +299,7 @@ fn pages_over_a_base_that_lacks_frames_are_refused() {
     let site = Site::new();
     let mut primary = small(&site, None);
     primary.ship();
-    let before = primary.chain.position().base;
-    let set = PageSet {
-        before,
-        through: Generation(before.0 + 1),
-        page_bytes: primary.page_bytes,
-        page_count: 3,
-        body: Body::Inline(Bytes::new()),
-    };
-    let number = primary.chain.append(vec![Item::Pages(set)]);
+    let number = append_pages(&mut primary);
     let output = site.restore(&[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains(&format!("record {number}")), "{}", said(&output));
@@ -373,16 +375,14 @@ fn a_time_before_a_snapshot_that_is_damaged_or_foreign_is_reached_from_the_one_b
         primary.run("INSERT INTO t(b) VALUES('four')");
         primary.ship();
         let path = site.path("replica").join(names::record(spoiled));
-        let mut bytes = std::fs::read(&path).expect("a record");
         if is_foreign {
+            let bytes = std::fs::read(&path).expect("a record");
             let mut record = Record::decode(&bytes.into()).expect("a record");
             record.header.chain.0[0] ^= 1;
-            bytes = record.encode().to_vec();
+            std::fs::write(&path, record.encode()).expect("it is written");
         } else {
-            let last = bytes.len() - 1;
-            bytes[last] ^= 1;
+            spoil(&path);
         }
-        std::fs::write(&path, bytes).expect("it is written");
         let at = plait_replicate::dates::utc(super::chain::BEGUN_MS + asked.0 * 1000);
         assert!(site.restored_rows(&["--at", &at]) == rows, "other rows");
         let newest = site.restore(&[]);
@@ -405,10 +405,7 @@ fn a_newest_record_that_is_damaged_is_in_nobodys_way_who_asks_for_an_earlier_tim
     }
     let newest = primary.chain.number();
     let path = site.path("replica").join(names::record(newest));
-    let mut bytes = std::fs::read(&path).expect("a record");
-    let last = bytes.len() - 1;
-    bytes[last] ^= 1;
-    std::fs::write(&path, bytes).expect("it is written");
+    spoil(&path);
     let at = |number: RecordNumber| {
         let text = plait_replicate::dates::utc(super::chain::BEGUN_MS + number.0 * 1000);
         text.trim_end_matches(" UTC").to_owned()

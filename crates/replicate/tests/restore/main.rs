@@ -14,7 +14,7 @@ use plait_client::{Library, OpenFlags};
 use plait_replicate::ids::RecordNumber;
 use plait_tests::differential::dice::Dice;
 use plait_tests::differential::schema::Schema;
-use plait_tests::differential::statements::{full_text, rtree, schema_change, write};
+use plait_tests::differential::statements::{change, rows_at_once, schema_change};
 use primary::Primary;
 use tempfile::TempDir;
 
@@ -88,38 +88,6 @@ fn at_rest(path: &Path) -> Vec<u8> {
     bytes
 }
 
-fn change(dice: &mut Dice, schema: &Schema) -> String {
-    let sql = match dice.roll(8) {
-        0 => full_text(dice, &schema.full_text[0]),
-        1 => rtree(dice, &schema.rtrees[0]),
-        _ => {
-            let table = dice.pick(&schema.tables).clone();
-            write(dice, schema, &table)
-        }
-    };
-    sql.split(" RETURNING ").next().unwrap_or_default().to_owned()
-}
-
-/// Some rows at once, with overflow pages.
-fn many(dice: &mut Dice, schema: &Schema) -> String {
-    let table = dice.pick(&schema.tables);
-    let (count, start) = (dice.between(5, 40), dice.between(0, 5_000));
-    let outputs: Vec<String> = (0..table.columns.len())
-        .map(|index| match index {
-            0 => format!("{start} + i"),
-            1 => "i*7919 % 1009".to_owned(),
-            _ => "hex(zeroblob(i * 60)) || i".to_owned(),
-        })
-        .collect();
-    format!(
-        "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i<{count})
-         INSERT OR IGNORE INTO {}({}) SELECT {} FROM n",
-        table.name,
-        table.columns.join(", "),
-        outputs.join(", ")
-    )
-}
-
 /// What a database had behind a record.
 type Moments = Vec<(RecordNumber, String)>;
 
@@ -164,7 +132,9 @@ fn life(site: &Site, seed: u64, steps: usize) -> (Primary, Moments) {
             2 => primary.snapshot(dice.one_in(2)),
             3 => primary.renew(),
             4..8 => primary.merge(),
-            8..14 => primary.run(&many(&mut dice, &schema)),
+            8..14 => {
+                primary.run(&rows_at_once(&mut dice, &schema, 40, "hex(zeroblob(i * 60)) || i"))
+            }
             14..18 => {
                 let (one, other) = (change(&mut dice, &schema), change(&mut dice, &schema));
                 primary.run(&format!("BEGIN CONCURRENT; {one}; {other}; COMMIT"));
