@@ -702,17 +702,17 @@ mod tests {
     use super::*;
 
     macro_rules! offsets {
-        ($($field:ident)*) => {
-            [$((stringify!($field), offset_of!(Control, $field))),*]
+        ($of:ident: $($field:ident)*) => {
+            [$((stringify!($field), offset_of!($of, $field))),*]
         };
     }
 
-    #[test]
-    fn offsets_of_the_control_part_are_those_of_the_page_on_formats() {
-        let page = include_str!("../../../../docs/format.md");
-        assert!(page.contains(&format!("Layout version {LAYOUT_VERSION}, ")));
-        let table = page.split("\nControl, offsets from 4096.").nth(1).expect("the table");
-        let documented: BTreeMap<_, _> = table
+    const PAGE_ON_FORMATS: &str = include_str!("../../../../docs/format.md");
+
+    /// Fields of the first table behind a line that begins with `title`, by name.
+    fn documented(title: &str) -> BTreeMap<&'static str, usize> {
+        let table = PAGE_ON_FORMATS.split(&format!("\n{title}")).nth(1).expect("the table");
+        table
             .lines()
             .skip_while(|line| !line.starts_with('|'))
             .take_while(|line| line.starts_with('|'))
@@ -721,8 +721,22 @@ mod tests {
                 let offset = cells.next()?.trim().replace(',', "").parse::<usize>().ok()?;
                 Some((cells.nth(1)?.split('`').nth(1)?, offset))
             })
-            .collect();
-        let is = offsets!(
+            .collect()
+    }
+
+    #[test]
+    fn offsets_of_what_was_shipped_are_those_of_the_page_on_formats() {
+        assert_eq!(offset_of!(Layout, shipping), 122_880);
+        let title = "How far they were shipped (`database/shipping.rs`), offsets from 122,880:";
+        let is = offsets!(Shipping: seq salt base incomplete boundary chain stream commit crc place_len
+            known_ms trouble_since_ms trouble_len place trouble);
+        assert_eq!(documented(title), BTreeMap::from(is));
+    }
+
+    #[test]
+    fn offsets_of_the_control_part_are_those_of_the_page_on_formats() {
+        assert!(PAGE_ON_FORMATS.contains(&format!("Layout version {LAYOUT_VERSION}, ")));
+        let is = offsets!(Control:
             commit_mutex visible_ts readable_ts readable_needs full_end applied_lsn active_arena
             has_large recent_allocated first_ts fence salt base_generation exclusive_generation
             stamped_generation right_owner merge_owner merge_word fence_cookie queue_head queue
@@ -731,6 +745,6 @@ mod tests {
             prepared_start prepared_end prepared_withheld work_due_ns walked_steps freed_ts
             exclusive right_reserved begun_early learned looked_ms wal_held_since_ms noted_ms
         );
-        assert_eq!(documented, BTreeMap::from(is));
+        assert_eq!(documented("Control, offsets from 4096."), BTreeMap::from(is));
     }
 }

@@ -9,6 +9,7 @@ use plait_engine::error::Error;
 use plait_engine::ids::Generation;
 use plait_engine::ship::{Begun, Copied, Happened, Position, Shipper};
 use plait_engine::sync::wait::Wait;
+use plait_tests::crash::disk::SmallDisk;
 
 use crate::processes::{commit, open};
 use crate::stage::Stage;
@@ -29,7 +30,10 @@ fn begin(database: &Arc<Database>, tip: Option<&Position>, limit_bytes: u64) -> 
 
 impl Shipped {
     fn new() -> Shipped {
-        let stage = Stage::new();
+        Shipped::on(Stage::new())
+    }
+
+    fn on(stage: Stage) -> Shipped {
         let db = open(&stage.database);
         db.query("SELECT count(*) FROM plait_status").expect("it is asked");
         db.query("SELECT count(*) FROM t").expect("it joins");
@@ -291,4 +295,36 @@ fn two_long_frames_behind_much_come_in_a_piece_of_their_own() {
     }
     assert!(lengths.iter().all(|bytes| *bytes <= 16 << 20), "{lengths:?}");
     assert!(lengths.iter().any(|bytes| *bytes > 8 << 20), "{lengths:?}: a pair is given at once");
+}
+
+// holds HELD-2
+#[test]
+fn a_hold_takes_no_space_from_commits_where_the_disk_is_short_of_it() {
+    let status = |shipped: &Shipped, name: &str| {
+        let sql = format!("SELECT value FROM plait_status WHERE name = '{name}'");
+        shipped.db.integer(&sql).expect("a number")
+    };
+    let log_after = |mib: u64| {
+        // Less than what is to be left on a disk (`shm/region.rs`), or more, with a shipper that holds all.
+        let disk = SmallDisk::mount(mib)?;
+        let folder = tempfile::tempdir_in(disk.path()).expect("a folder");
+        let shipped = Shipped::on(Stage::in_folder(folder));
+        for id in 0..60 {
+            let row =
+                format!("INSERT OR REPLACE INTO t VALUES({}, hex(randomblob(100000)))", id % 5);
+            commit(&shipped.db, &[row]);
+            if id % 6 == 5 {
+                shipped.merge();
+            }
+        }
+        let log = std::fs::metadata(format!("{}-plait", shipped.stage.database.display()));
+        let found = (status(&shipped, "replication_breaks"), log.expect("a log").len());
+        drop(shipped);
+        Some(found)
+    };
+    let (Some((breaks, log)), Some((none, held))) = (log_after(200), log_after(900)) else {
+        return;
+    };
+    assert!(breaks > 0 && none == 0, "{breaks} and {none} holds were broken");
+    assert!(log * 2 < held, "{log} bytes of log, and {held} where it is held");
 }

@@ -22,7 +22,11 @@ pub struct Stage {
 impl Stage {
     /// A database with the table `t`, in concurrent mode.
     pub fn new() -> Stage {
-        let folder = tempfile::tempdir().expect("a folder");
+        Stage::in_folder(tempfile::tempdir().expect("a folder"))
+    }
+
+    /// The same, in this folder.
+    pub fn in_folder(folder: tempfile::TempDir) -> Stage {
         let database = folder.path().join("app.db");
         let url = folder.path().join("replica");
         let db = Library::linked().open(&database).expect("a database");
