@@ -16,6 +16,22 @@ two=$!
 wait $one
 wait $two
 [ "$(writer 0)" = "400 $version" ]
+# SQLite's shell beside a program that has the database open.
+shell=$(dirname "$(readlink -f "$(command -v "$plait")")")/plait-sqlite3
+mkfifo hold
+"$plait" run -- "$python" -c "
+import sqlite3
+db = sqlite3.connect('app.db')
+db.execute('SELECT 1 FROM sqlite_schema').fetchone()
+open('hold').read()" &
+open=$!
+exec 9>hold
+[ "$("$shell" app.db 'SELECT plait_version()')" = "$version" ]
+"$shell" app.db '.backup copy.db'
+[ "$("$shell" copy.db 'PRAGMA integrity_check')" = ok ]
+exec 9>&-
+wait $open
+rm hold copy.db
 "$plait" check app.db
 "$plait" probe replica | grep -q "fit for replicas"
 rm -r replica

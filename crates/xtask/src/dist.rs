@@ -65,7 +65,9 @@ pub struct Request {
     pub demo: bool,
     /// Cargo features of the evaluation suite: peers that take long to build. Those of the last time when left out.
     pub peers: Option<String>,
-    /// Another platform than this machine, as Rust names it: without shells and the suite.
+    /// The shell asks for no library but ours and the C library, so that it runs wherever these are.
+    pub plain_shell: bool,
+    /// Another platform than this machine, as Rust names it: with such a shell, without the suite.
     pub target: Option<String>,
 }
 
@@ -130,12 +132,16 @@ pub fn link_with_threads(cargo: Command, made: &Path, target: &Path) -> Result<P
 pub fn run(out: &Path, request: Request) -> Result<()> {
     let context = context(out, &request)?;
     if request.stock_only {
-        return stock::build(&context).map(drop);
+        return stock::build(&context, shell::Editing::WhereFound).map(drop);
     }
     // The stock library is one call of the compiler for a minute: beside it cargo has the other processors.
-    let stock = || match request.demo || request.target.is_some() {
+    let editing = match request.plain_shell || request.target.is_some() {
+        true => shell::Editing::Never,
+        false => shell::Editing::WhereFound,
+    };
+    let stock = || match request.demo {
         true => stock::shared(&context).map(|_| None),
-        false => stock::build(&context).map(Some),
+        false => stock::build(&context, editing).map(Some),
     };
     let shell = thread::scope(|scope| {
         let stock = scope.spawn(stock);

@@ -134,6 +134,7 @@ fn main() -> Result<()> {
                 npm,
                 stock_only,
                 no_suite,
+                plain_shell: false,
                 demo,
                 peers,
                 target,

@@ -81,6 +81,7 @@ pub fn run(triple: Option<&str>, native: bool, npm: bool) -> Result<()> {
     let (dist, runner) = if native {
         let what = dist::Request {
             no_suite: true,
+            plain_shell: true,
             amalgamation: true,
             jdbc: further.jdbc,
             npm: further.npm,
@@ -146,7 +147,7 @@ impl Further {
     /// The files that ask for a C library.
     fn asking(&self, tree: &Path, dist: &Path, target: &Target) -> Vec<PathBuf> {
         let libraries = ["lib/plait/libsqlite3.so.0", "lib/plait/stock/libsqlite3.so.0"];
-        let ours = tree::PROGRAMS.iter().chain(&libraries);
+        let ours = tree::PROGRAMS.iter().chain([&tree::SHELL]).chain(&libraries);
         let mut files: Vec<_> = ours.map(|file| tree.join(file)).collect();
         files.extend(self.jdbc.then(|| tree.join(tree::JDBC)));
         files.extend(self.npm.then(|| dist::npm::addon(dist, target)));

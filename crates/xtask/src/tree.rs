@@ -1,7 +1,7 @@
 //! `tree`: what is installed, laid out as it will lie below a prefix; `make install` copies it, packages hold it.
 //!
 //! ```text
-//! bin/plait  plait-replicate
+//! bin/plait  plait-replicate  plait-sqlite3
 //! sbin/plait-system-sqlite
 //! lib/plait/libsqlite3.so.0  libsqlite3.so -> libsqlite3.so.0  libsqlite3.a  stock/libsqlite3.so.0
 //! lib/plait/jdbc/libsqlitejdbc.so         in packages, where Maven and a JDK are
@@ -43,6 +43,9 @@ const LIST: &str = "lib/plait/files";
 
 /// What is started: each writes pages about itself.
 pub const PROGRAMS: [&str; 2] = ["bin/plait", "bin/plait-replicate"];
+
+/// The `sqlite3` shell, by a name that it has beside the system's.
+pub const SHELL: &str = "bin/plait-sqlite3";
 
 /// The native part of Java's driver.
 pub const JDBC: &str = "lib/plait/jdbc/libsqlitejdbc.so";
@@ -165,6 +168,7 @@ impl Tree<'_> {
         for program in PROGRAMS {
             self.stripped(program, "--strip-all", program, 0o755)?;
         }
+        self.stripped("bin/sqlite3", "--strip-all", SHELL, 0o755)?;
         let helper = self.from.root.join("packages/tree/plait-system-sqlite");
         self.copy(&helper, "sbin/plait-system-sqlite", 0o755)
     }
@@ -192,8 +196,10 @@ impl Tree<'_> {
             self.copy(&made.join("completions").join(from), to, 0o644)?;
         }
         fs::remove_dir_all(&made)?;
-        let page = self.from.root.join("packages/tree/plait-system-sqlite.8");
-        self.copy(&page, "share/man/man8/plait-system-sqlite.8", 0o644)?;
+        for (section, page) in [("man1", "plait-sqlite3.1"), ("man8", "plait-system-sqlite.8")] {
+            let from = self.from.root.join("packages/tree").join(page);
+            self.copy(&from, &format!("share/man/{section}/{page}"), 0o644)?;
+        }
         self.copy(&self.from.root.join("LICENSE"), "share/doc/plait/LICENSE", 0o644)?;
         self.documents()
     }

@@ -33,14 +33,35 @@ const DEFINES: &[&str] = &[
     "-DSQLITE_ENABLE_UNKNOWN_SQL_FUNCTION",
 ];
 
-/// Builds a shell that finds `libsqlite3.so.0` in the `lib` directory beside its own directory.
-pub fn build(context: &Context, header: &Path, library: &Path, cache: &Path) -> Result<PathBuf> {
+/// Where it looks for the library: as packages lay it out, which must not find the system's in the
+/// directory above; then as `dist` does.
+const RUN_PATH: &str = "-Wl,-rpath,$ORIGIN/../lib/plait:$ORIGIN/../lib";
+
+/// Whether the shell has readline, and zlib for archives.
+#[derive(Clone, Copy)]
+pub enum Editing {
+    /// Where the compiler finds them.
+    WhereFound,
+    Never,
+}
+
+/// Builds a shell that finds `libsqlite3.so.0` in `lib/plait` or `lib` beside its own directory.
+pub fn build(
+    context: &Context,
+    editing: Editing,
+    library: &Path,
+    cache: &Path,
+) -> Result<PathBuf> {
     let program = cache.join("sqlite3");
+    let header = &context.amalgamation.header;
     let include = header.parent().context("a header lies in a directory")?;
-    let editing = line_editing(context)?;
+    let editing = match editing {
+        Editing::WhereFound => line_editing(context)?,
+        Editing::Never => Vec::new(),
+    };
     Stamp::default()
         .text(context.toolchain.version())
-        .text(&format!("{DEFINES:?} {editing:?}"))
+        .text(&format!("{DEFINES:?} {RUN_PATH} {editing:?}"))
         .file(&context.shell_source)?
         .file(header)?
         .guard(&program, || {
@@ -55,7 +76,7 @@ pub fn build(context: &Context, header: &Path, library: &Path, cache: &Path) -> 
                 .arg(&program)
                 .arg(&context.shell_source)
                 .arg(library)
-                .arg("-Wl,-rpath,$ORIGIN/../lib")
+                .arg(RUN_PATH)
                 .args(&editing)
                 .args(["-lpthread", "-ldl", "-lm"]))
         })?;

@@ -19,9 +19,9 @@ pub fn shared(context: &Context) -> Result<PathBuf> {
 }
 
 /// Builds it and a shell that runs on it; returns the shell.
-pub fn build(context: &Context) -> Result<PathBuf> {
+pub fn build(context: &Context, editing: shell::Editing) -> Result<PathBuf> {
     let library = shared(context)?;
-    let program = shell::build(context, &context.amalgamation.header, &library, &cache(context))?;
+    let program = shell::build(context, editing, &library, &cache(context))?;
     install::file(&program, &context.out.join("stock/bin"), "sqlite3")?;
     Ok(program)
 }
