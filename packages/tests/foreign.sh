@@ -21,7 +21,7 @@ case $TARGET in
 esac
 sh -eux -c "$(page 'C programs' | if [ -n "$static" ]; then cat; else sed /-static/d; fi)"
 # shellcheck disable=SC2046  # Flags are words.
-cc stack.c $(pkg-config --cflags --libs plait) -o stack
+cc -pthread stack.c $(pkg-config --cflags --libs plait) -o stack
 for program in app $static; do
     readelf -h $program | grep -qi "machine:.*$(echo "$MACHINE" | sed 's/x86_64/X86-64/')"
     mkdir "use-$program"
@@ -34,6 +34,7 @@ emulated "$plait" status crowd.db
 emulated "$plait" check crowd.db
 emulated "$plait" backup crowd.db copy.db
 emulated "$plait" check copy.db
+[ "$(emulated "${plait}-sqlite3" copy.db "PRAGMA integrity_check")" = ok ]
 emulated "$plait" metrics crowd.db | grep -q plait_
 emulated "$plait" disable crowd.db
 [ "$(echo crowd.db*)" = crowd.db ]
@@ -45,7 +46,7 @@ emulated "$NAME-amalgamation/app" amalgamated.db 20 | grep -q '^20 plait '
 
 case $TARGET in *-musl) exit 0 ;; esac
 dpkg-deb --fsys-tarfile "$DEB" | tar t | sed 's,^\./,,' | grep -v '/$' >listed
-for file in usr/bin/plait usr/bin/plait-replicate usr/lib/plait/libsqlite3.so.0 usr/lib/plait/libsqlite3.a usr/share/man/man1/plait-metrics.1.gz \
+for file in usr/bin/plait usr/bin/plait-replicate usr/bin/plait-sqlite3 usr/lib/plait/libsqlite3.so.0 usr/lib/plait/libsqlite3.a usr/share/man/man1/plait-metrics.1.gz \
     usr/share/bash-completion/completions/plait usr/lib/systemd/system/plait-metrics.service etc/default/plait-metrics \
     "usr/lib/$MACHINE-linux-gnu/pkgconfig/plait.pc"; do
     grep -qxF "$file" listed

@@ -15,7 +15,7 @@
 //!   unmapped before. Both show the same pages, so a word may be reached through either.
 //! - MAPPING-2 The second mapping is made from the first, without a descriptor and without a name:
 //!   after `setuid`, after `chroot`, and with no descriptor left. Only where mremap cannot do that
-//!   (under Valgrind) is the file opened again.
+//!   (under Valgrind, and under qemu-user, which reports a lack of memory) is the file opened again.
 //! - MAPPING-3 A thread that has the commit mutex can reach all that the session uses. A committer
 //!   that begins a large arena or a larger window has the whole file mapped. Any other thread maps
 //!   it after it has locked and before it reads (lock.rs). Without address space for that, the
@@ -120,14 +120,13 @@ impl Mapping {
             // The new mapping inherits the advice of the first.
             return Ok(NonNull::new(new.cast()).expect("a mapping does not start at address 0"));
         }
-        match io::Error::last_os_error().raw_os_error() {
-            // EAGAIN: the program locks its memory, and this exceeds its limit.
-            Some(libc::ENOMEM | libc::EAGAIN) => Err(Error::NoMemory),
-            _ => self.map_by_file().map_err(|e| match e.kind() {
-                io::ErrorKind::OutOfMemory => Error::NoMemory,
-                _ => Error::io("cannot map the whole of the shared memory", &e),
-            }),
-        }
+        // EAGAIN: the program locks its memory, and this exceeds its limit.
+        let is_lack = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN));
+        let first = io::Error::last_os_error();
+        self.map_by_file().map_err(|second| match is_lack(&first) || is_lack(&second) {
+            true => Error::NoMemory,
+            false => Error::io("cannot map the whole of the shared memory", &second),
+        })
     }
 
     pub(super) fn map_by_file(&self) -> io::Result<NonNull<u8>> {
