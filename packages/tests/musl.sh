@@ -45,6 +45,7 @@ inside sh -eux -c "
     $plait backup crowd.db copy.db
     $plait restore copy.db restored.db
     $plait check restored.db
+    [ \"\$(${plait}-sqlite3 restored.db 'PRAGMA integrity_check')\" = ok ]
     $plait metrics crowd.db | grep -q plait_
     $plait disable crowd.db
     [ \"\$(ls -d crowd.db*)\" = crowd.db ]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use plait_splice::exports;
 
 use crate::target::{self, Target};
 use crate::toolchain::output;
@@ -56,7 +57,7 @@ impl fmt::Display for Libc {
     }
 }
 
-/// What these files ask for; with musl, nothing besides it.
+/// What these files ask for; with musl, nothing besides it and our own library.
 pub fn libc(target: &Target, files: &[PathBuf]) -> Result<Libc> {
     match target.libc {
         target::Libc::Glibc => glibc(files).map(Libc::Glibc),
@@ -91,7 +92,8 @@ fn newest_in(listed: &str) -> Option<Version> {
 
 fn only_musl(target: &Target, file: &Path) -> Result<()> {
     let listed = output(Command::new("readelf").arg("-dW").arg(file))?;
-    let needed = needed_in(&listed);
+    let mut needed = needed_in(&listed);
+    needed.retain(|&library| library != exports::SONAME);
     ensure!(
         needed == [target.musl()],
         "{} would ask for {}, and not for {} alone",
