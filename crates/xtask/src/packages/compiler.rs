@@ -35,7 +35,10 @@ pub fn prepare(command: &Path, sysroot: &Sysroot, std: &Path, target: &Target) -
             ensure!(said.contains("Free Software"), "{gcc} is not gcc, which musl needs: set CC");
             complete(sysroot, std, target)?;
             fs::write(&specification, for_musl(sysroot, target))?;
-            format!("-specs={}", specification.display())
+            let specification = format!("-specs={}", specification.display());
+            // For what atomics can do there, libgcc would ask glibc.
+            let atomics = if target.machine == "aarch64" { " -mno-outline-atomics" } else { "" };
+            specification + atomics
         }
     };
     // Where this command is the first `cc` of a search path it must not find itself.
