@@ -1,7 +1,8 @@
 //! The numbers over HTTP: `GET /metrics`, and a page at `/` that leads there.
 //!
 //! Each request is answered by a thread of its own, and each wait for a peer ends by itself, so
-//! that a slow one holds up no other.
+//! that a slow one holds up no other. The listener has the limits that its connections inherit, so
+//! its own wait for one ends, too, and with it the server's thread: another one takes its place.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -39,16 +40,32 @@ pub fn run(address: &str, meter: Meter) -> Result<()> {
     let listener = TcpListener::bind(address).map_err(io)?;
     os::limit_waits(&listener, RECEIVE_MAX, SEND_MAX).map_err(io)?;
     let local = listener.local_addr().map_err(io)?;
-    let server = Server::from_listener(listener, None).map_err(|e| failed(&e.to_string()))?;
     os::note_interrupts();
     os::survive_closed_pipes();
     console::note(&format!("listening on http://{local}/metrics"));
+    serve_on(&listener, meter).map_err(|why| failed(&why))
+}
+
+/// Serves until an interrupt, by one server after the other.
+fn serve_on(listener: &TcpListener, meter: Meter) -> std::result::Result<(), String> {
     let (meter, answering) = (Arc::new(meter), Arc::new(AtomicUsize::new(0)));
+    while !os::interrupted() {
+        let own = listener.try_clone().map_err(|e| said(&e))?;
+        let server = Server::from_listener(own, None).map_err(|e| e.to_string())?;
+        serve(&server, &meter, &answering);
+        // Also where no descriptor is left for a connection.
+        std::thread::sleep(NAP);
+    }
+    Ok(())
+}
+
+/// Serves until an interrupt, or until the server's thread has ended.
+fn serve(server: &Server, meter: &Arc<Meter>, answering: &Arc<AtomicUsize>) {
     while !os::interrupted() {
         let request = match server.recv_timeout(NAP) {
             Ok(Some(request)) => request,
             Ok(None) => continue,
-            Err(e) => return Err(failed(&said(&e))),
+            Err(_) => return,
         };
         // Relaxed: a count that orders nothing; this thread alone counts up.
         if answering.fetch_add(1, Relaxed) >= ANSWERS_MAX {
@@ -57,13 +74,12 @@ pub fn run(address: &str, meter: Meter) -> Result<()> {
             drop(request);
             continue;
         }
-        let (meter, answering) = (Arc::clone(&meter), Arc::clone(&answering));
+        let (meter, answering) = (Arc::clone(meter), Arc::clone(answering));
         std::thread::spawn(move || {
             answer(request, &meter);
             answering.fetch_sub(1, Relaxed);
         });
     }
-    Ok(())
 }
 
 fn answer(request: Request, meter: &Meter) {
@@ -80,4 +96,29 @@ fn answer(request: Request, meter: &Meter) {
     let response = Response::from_string(body).with_status_code(code).with_header(kind);
     // A peer that has gone wants no answer.
     let _ = request.respond(response);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[test]
+    fn a_listener_that_nobody_has_asked_for_longer_than_a_connection_may_be_quiet_serves_on() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let second = Duration::from_secs(1);
+        os::limit_waits(&listener, second, second).unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || serve_on(&listener, Meter::of(&[])));
+        for quiet_ms in [0, 1500, 2500] {
+            std::thread::sleep(Duration::from_millis(quiet_ms));
+            let mut peer = TcpStream::connect(address).unwrap();
+            peer.write_all(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+            let mut answer = String::new();
+            peer.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        }
+    }
 }
