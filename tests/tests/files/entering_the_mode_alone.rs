@@ -112,10 +112,10 @@ fn where_nobody_could_join_a_file_is_not_brought_into_the_mode() {
         actor.ok(&format!("{TABLE}; {INSERT}"));
         actor.close().expect("it closes");
     };
-    try_it(&"n".repeat(244), "more than 243 bytes", None);
+    try_it(&"n".repeat(234), "more than 233 bytes", None);
     try_it("limited.db", "RLIMIT_FSIZE", Some(100 << 20));
     os::limit(actor.pid(), Limited::FileSize, None).expect("no limit");
-    actor.open(&fixture.path(&"n".repeat(243))).expect("it opens");
+    actor.open(&fixture.path(&"n".repeat(233))).expect("it opens");
     assert_eq!(actor.ok(CONVERT), [["concurrent".into()]]);
     actor.ok(&format!("{TABLE}; BEGIN CONCURRENT; {INSERT}; COMMIT"));
     actor.close().expect("it closes");

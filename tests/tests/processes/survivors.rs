@@ -292,6 +292,28 @@ fn a_process_with_a_small_file_size_limit_stops_nobody() {
     sound_at_rest(&fixture.database(), 6);
 }
 
+/// Growing a file past the limit is answered by a signal that kills: nothing grows.
+#[test]
+fn a_process_with_a_small_file_size_limit_begins_no_session() {
+    let Some(subject) = real_plait("the limit of file sizes") else { return };
+    os::ignore_file_size_signal();
+    let fixture = Fixture::new(subject.clone(), SCHEMA);
+    let mut limited = process("limited", &subject, &fixture.database());
+    os::limit(limited.pid(), Limited::FileSize, Some(1 << 20)).expect("a limit");
+    for sql in ["INSERT INTO t(n) VALUES(0)", "BEGIN; SELECT * FROM t; COMMIT"] {
+        if let Some(error) = limited.run(sql).error {
+            assert_eq!(error.code, CANTOPEN, "{error}");
+            assert!(error.message.contains("RLIMIT_FSIZE"), "{error}");
+        }
+        let _ = limited.run("ROLLBACK");
+        let shm = fixture.path("app.db-plait-shm");
+        assert_eq!(std::fs::metadata(shm).map_or(0, |meta| meta.len()), 0, "{sql}");
+    }
+    os::limit(limited.pid(), Limited::FileSize, None).expect("no limit");
+    limited.ok("INSERT INTO t(n) VALUES(0)");
+    limited.close().expect("it closes");
+}
+
 /// Under NORMAL and OFF a commit counts when it is in memory: that this process cannot write it fails none that counts, and others write it.
 #[test]
 fn a_relaxed_commit_that_its_process_cannot_write_counts_or_fails_as_it_says() {

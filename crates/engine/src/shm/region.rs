@@ -52,7 +52,8 @@ use crate::error::{Error, Result};
 use crate::ids::Generation;
 use crate::log::{LogMemory, LogParams, LogShared, Ring, SEGMENT_BYTES, Tail};
 use crate::memtable::Memtable;
-use crate::storage::side;
+use crate::storage::os::OsStorage;
+use crate::storage::{Storage as _, side};
 use crate::sync::caller::Uncancelled;
 
 pub mod left;
@@ -117,6 +118,10 @@ impl Region {
             Error::io(format!("cannot map shared memory {}", path.display()), e)
         };
         let len = file.metadata().map_err(|e| say(&e))?.len();
+        if len < TOTAL_BYTES as u64 {
+            // Before anything grows: what passes the limit is killed (SIGXFSZ).
+            refuse_limit(path, OsStorage.file_size_limit())?;
+        }
         if len == 0 {
             // Before the first access: on a full tmpfs even reading a hole of a mapping raises
             // SIGBUS. No other process uses a new file.
@@ -566,6 +571,18 @@ fn boot_id() -> std::io::Result<[u8; 40]> {
     let n = text.len().min(id.len());
     id[..n].copy_from_slice(&text[..n]);
     Ok(*KNOWN.get_or_init(|| id))
+}
+
+/// Fails if the limit of this process is below what shared memory takes.
+fn refuse_limit(path: &Path, limit_bytes: Option<u64>) -> Result<()> {
+    match limit_bytes {
+        Some(limit) if limit < TOTAL_BYTES as u64 => Err(Error::CantOpen(format!(
+            "the file size limit of this process (RLIMIT_FSIZE, {limit} bytes) is below the {TOTAL_BYTES} bytes \
+             of the shared memory {}; raise it",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Fails if a process uses a file of another size, which may be of another version of the library:

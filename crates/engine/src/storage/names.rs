@@ -18,8 +18,9 @@ pub(crate) fn suffixed(base: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Longest name of a database file that leaves room for the longest suffix: 255 bytes in all.
-pub const NAME_BYTES_MAX: usize = 255 - "-plait-super".len();
+/// Longest name of a database file that leaves room for the longest suffix, which is a restore's: 255
+/// bytes in all.
+pub const NAME_BYTES_MAX: usize = 255 - ".plait-restore-barrier".len();
 
 /// First bytes of a log.
 pub const LOG_MAGIC: [u8; 8] = *b"PlaitLog";
