@@ -29,6 +29,8 @@ pub enum Fault {
     FloorHigh,
     /// Retention deletes parts that a snapshot which is kept names.
     PartsDropped,
+    /// Sums of pages count as the newest snapshot's, whosever they are.
+    SumsOfAnother,
     /// The sum of a merge is not compared.
     SumUnread,
     /// A record that names another one before it is accepted.
@@ -58,6 +60,7 @@ impl Fault {
         Fault::FirstLate,
         Fault::FloorHigh,
         Fault::PartsDropped,
+        Fault::SumsOfAnother,
         Fault::SumUnread,
         Fault::HashUnread,
         Fault::PagesLeftOut,

@@ -9,6 +9,7 @@
 //! | [`replicas`] | what can be restored |
 //! | [`source`], [`target`] | what is needed of the database on either side |
 //! | [`new_file`], [`library`] | a restored database, made with the library inside this program |
+//! | [`shelf`] | a file of the sidecar's own |
 //! | [`store`], [`world`] | where objects are, time and chance |
 //! | [`probe`], [`measure`] | whether a store keeps its promise, and how fast it is |
 //! | [`dates`] | moments in UTC |
@@ -35,6 +36,7 @@ pub mod probe;
 pub mod record;
 pub mod replicas;
 pub mod restore;
+pub mod shelf;
 pub mod snapshots;
 pub mod source;
 pub mod store;

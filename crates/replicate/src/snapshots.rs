@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::apply::Lineage;
 use crate::chain::{Found, Reader};
 use crate::error::{Error, Result};
 use crate::ids::{ChainId, RecordNumber};
@@ -30,6 +31,33 @@ pub async fn known_of(
     chain: ChainId,
 ) -> Result<Vec<(RecordNumber, SnapshotRef)>> {
     walk(reader, newest, Some(chain)).await
+}
+
+/// A snapshot with those that it changes, the oldest first; `None` if one of them is not to be had.
+///
+/// # Errors
+/// The store's.
+pub async fn lineage_of(
+    reader: &mut Reader,
+    newest: RecordNumber,
+    chain: ChainId,
+) -> Result<Option<Lineage>> {
+    let mut lineage = Lineage::new();
+    let mut number = newest;
+    while number != RecordNumber::NONE {
+        let bytes = match reader.object(number, true).await {
+            Ok(Found::Object(bytes)) => bytes,
+            Err(error @ Error::Store { .. }) => return Err(error),
+            Ok(Found::Nothing) | Err(_) => return Ok(None),
+        };
+        let Some(snapshot) = snapshot_in(&bytes, number, Some(chain)) else { return Ok(None) };
+        // A parent is an earlier record, so this ends.
+        let parent = snapshot.parent.min(number.before());
+        lineage.push((number, snapshot));
+        number = parent;
+    }
+    lineage.reverse();
+    Ok(Some(lineage))
 }
 
 async fn walk(

@@ -21,6 +21,7 @@
 
 use crate::ids::{ChainId, Generation, Instance, Lsn, Position, Salt};
 use crate::record::{Follows, Frames, Merge};
+use crate::shelf::Shelf;
 
 /// Why a database cannot be read from.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -148,4 +149,7 @@ pub trait Source {
     /// # Errors
     /// [`SourceError`].
     fn base(&mut self, at_least: Generation) -> Result<Option<BaseCopy>, SourceError>;
+
+    /// Where the sidecar may keep a file over its end, if it may.
+    fn shelf(&self) -> Option<&dyn Shelf>;
 }

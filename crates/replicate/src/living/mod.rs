@@ -13,6 +13,7 @@
 mod copy;
 mod end;
 mod instance;
+mod shelf;
 
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ use plait_engine::sync::wait::Wait;
 use plait_replicate::ids::{ChainId, CommitTs, Generation, Instance, Lsn, Position, Salt};
 use plait_replicate::library;
 use plait_replicate::record::{Follows, Frames, Merge};
+use plait_replicate::shelf::Shelf;
 use plait_replicate::source::{BaseCopy, Event, Source, SourceError, Start};
 // The spliced amalgamation that `Library::linked` is about.
 use plait_sqlite as _;
@@ -81,6 +83,7 @@ pub struct Living {
     settings: Settings,
     instance: Instance,
     page_bytes: u32,
+    shelf: shelf::InFolder,
     shared: Shared,
 }
 
@@ -119,6 +122,7 @@ impl Living {
             shipper: RefCell::default(),
             database,
             connection,
+            shelf: shelf::InFolder::new(&settings.scratch, &path, instance),
             path,
             settings,
             instance,
@@ -279,5 +283,9 @@ impl Source for Living {
             *self.shared.scratch.borrow_mut() = copied.scratch();
         }
         Ok(copied.map(copy::handed_on))
+    }
+
+    fn shelf(&self) -> Option<&dyn Shelf> {
+        Some(&self.shelf)
     }
 }

@@ -21,11 +21,13 @@
 //!   upload only below the floor, when no snapshot that is kept names it.
 
 mod append;
+mod copying;
 mod open;
 mod packing;
 mod retention;
 mod ship;
 mod snapshot;
+mod sums;
 mod tracks;
 
 use std::time::Duration;

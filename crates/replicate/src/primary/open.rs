@@ -28,6 +28,8 @@ struct Opened {
     start: Start,
     /// True if another library wrote the chain before.
     is_upgraded: bool,
+    /// True if a record before it is missing.
+    has_hole: bool,
     listing: Listing,
 }
 
@@ -56,7 +58,7 @@ impl Sidecar {
     }
 
     fn new(world: World, source: Box<dyn Source>, settings: Settings, opened: Opened) -> Sidecar {
-        let Opened { record, bytes, start, is_upgraded, listing } = opened;
+        let Opened { record, bytes, start, is_upgraded, has_hole, listing } = opened;
         let header = record.header;
         let inherited = (header.first <= header.number && start.follows == Follows::Stream)
             .then_some(header.first);
@@ -67,7 +69,7 @@ impl Sidecar {
             flow.loosen();
         }
         let now = world.clock().now();
-        let snapshots = Snapshots::new(&header, is_upgraded, now);
+        let snapshots = Snapshots::new(&header, is_upgraded, has_hole, now);
         let packing = Packing::new(listing.packed().next(), now);
         let writer = Writer {
             chain: header.chain,
@@ -147,6 +149,7 @@ async fn try_open(
     let tip = before.as_ref().map(|before| &before.tip);
     let library_before = before.as_ref().and_then(|before| before.open.as_ref());
     let is_upgraded = library_before.is_some_and(|open| open.library != start.library);
+    let has_hole = tip.is_some_and(|tip| tip.hole.is_some());
     let record = open_record(world, source, nonce, &start, tip);
     let number = record.header.number;
     let bytes = record.encode();
@@ -158,7 +161,7 @@ async fn try_open(
     if is_stray && !is_planted(Fault::StrayUnseen) {
         return Ok(None);
     }
-    Ok(Some(Opened { record, bytes, start, is_upgraded, listing }))
+    Ok(Some(Opened { record, bytes, start, is_upgraded, has_hole, listing }))
 }
 
 fn open_record(

@@ -47,6 +47,9 @@ impl Sidecar {
             self.has_more |= bytes >= limit / 2;
         }
         if let Some(snapshot) = self.snapshots.take_name(&self.tracks, &items, &self.writer.tip) {
+            if bytes + snapshot.len_max() > limit && !items.is_empty() {
+                self.append(std::mem::take(&mut items)).await?;
+            }
             items.push(snapshot);
         }
         if items.is_empty() && now < self.last_record + self.settings.idle {
@@ -102,7 +105,7 @@ impl Sidecar {
         let mut each = Vec::new();
         let mut list = Some(inline);
         while let Some(raw) = list {
-            let (part, bytes) = super::snapshot::part_of(&raw);
+            let (part, bytes) = super::copying::part_of(&raw);
             let name = names::part(upload, each.len() as u32);
             self.world.put(&name, &bytes).await?;
             each.push(part);

@@ -8,6 +8,7 @@
 //! | [`objects`] | the store, and a ledger of everything it ever held |
 //! | [`database`] | a base, a log, merges, exclusive transactions, sessions |
 //! | [`primary`] | a database as a sidecar reads it |
+//! | [`shelf`] | what a sidecar keeps on its machine |
 //! | [`replica`] | a database that a chain is applied to |
 //! | [`oracle`] | what is true, and what was found not to be |
 //! | [`stage`] | a quiet world, for tests of one thing each |
@@ -23,9 +24,12 @@ pub mod oracle;
 pub mod primary;
 pub mod replica;
 pub mod run;
+pub mod shelf;
 pub mod stage;
 pub mod time;
 
+#[cfg(test)]
+mod changes;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]

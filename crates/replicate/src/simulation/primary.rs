@@ -12,9 +12,11 @@ use super::database::{
 };
 use super::dice::Dice;
 use super::oracle::Oracle;
+use super::shelf::Memory;
 use crate::fault::{Fault, is_planted};
 use crate::ids::{ChainId, CommitTs, Generation, Instance, Lsn, Position, Salt};
 use crate::record::{Follows, Frames, Merge};
+use crate::shelf::Shelf;
 use crate::source::{BaseCopy, Event, Pages, Source, SourceError, Start};
 use crate::world::Random as _;
 
@@ -59,9 +61,12 @@ pub struct Database {
     renewed_from: Option<Position>,
     /// Entries of which each sidecar says that they are shipped.
     shipped: BTreeMap<u64, usize>,
-    saved: Option<(Base, Rows)>,
+    /// With what was on the shelf.
+    saved: Option<(Base, Rows, Option<Vec<u8>>)>,
     /// So many reads fail next.
     unreadable: u32,
+    /// The machine's.
+    shelf: Memory,
 }
 
 impl Database {
@@ -89,6 +94,7 @@ impl Database {
             shipped: BTreeMap::new(),
             saved: None,
             unreadable: 0,
+            shelf: Memory::default(),
         };
         database.note();
         database
@@ -100,7 +106,13 @@ impl Database {
         copy.instance = Instance(self.dice.name());
         copy.host = host.to_owned();
         copy.shipped.clear();
+        copy.shelf = self.shelf.copied();
         copy
+    }
+
+    /// The shelf of its machine.
+    pub fn shelf(&self) -> &Memory {
+        &self.shelf
     }
 
     /// Its next reads fail, so many of them.
@@ -204,13 +216,19 @@ impl Database {
 
     /// A transaction on SQLite's own path.
     pub fn exclusive(&mut self) {
+        let dice = Rc::clone(&self.dice);
+        let pages = if dice.one_in(2) { dice.between(3, 7) as u32 } else { self.base.page_count() };
+        self.exclusive_with(pages);
+    }
+
+    /// The same, with so many pages behind it.
+    pub fn exclusive_with(&mut self, pages: u32) {
         self.merge_everything();
         let dice = Rc::clone(&self.dice);
         let mut changes = Changes::new();
         if dice.one_in(2) {
             changes.insert(dice.below(40) as u16, Some(dice.number() as u32));
         }
-        let pages = if dice.one_in(2) { dice.between(3, 7) as u32 } else { self.base.page_count() };
         let before = self.base.generation;
         let through = self.active;
         let changed = self.base.exclusive(through, &changes, pages, dice.number());
@@ -220,6 +238,12 @@ impl Database {
         let list = changed.chunks(2).map(|some| self.base.list(some.iter().copied())).collect();
         let page_count = self.base.page_count();
         self.happened(Happened::Pages { before, through, page_count, list });
+    }
+
+    /// What was shipped or not leaves the log, so that a sidecar has to bridge it.
+    #[cfg(test)]
+    pub fn need_a_break(&mut self) {
+        self.begin_journal();
     }
 
     /// The log is longer than its limit: what is merged leaves it, shipped or not.
@@ -322,13 +346,14 @@ impl Database {
         if newest > base.generation {
             base.merge(newest, &newest_of(self.frames.iter()));
         }
-        self.saved = Some((base, self.rows.clone()));
+        self.saved = Some((base, self.rows.clone(), self.shelf.now()));
     }
 
     /// Puts the backup in the place of the database.
     pub fn put_back(&mut self) {
-        if let Some((base, rows)) = self.saved.clone() {
+        if let Some((base, rows, shelf)) = self.saved.clone() {
             (self.base, self.rows) = (base, rows);
+            self.shelf.set(shelf);
             self.renew(None);
         }
     }
@@ -366,6 +391,7 @@ pub struct Primary {
     at: Position,
     newest: Generation,
     salt: Cell<Salt>,
+    shelf: Memory,
 }
 
 impl Primary {
@@ -376,7 +402,9 @@ impl Primary {
         told: &Rc<RefCell<Vec<(Instance, Position)>>>,
     ) -> Primary {
         let oracle = Rc::clone(&database.borrow().oracle);
+        let shelf = database.borrow().shelf.clone();
         Primary {
+            shelf,
             database: Rc::clone(database),
             oracle,
             told: Rc::clone(told),
@@ -572,6 +600,10 @@ impl Source for Primary {
             page_count: base.page_count(),
             pages: Box::new(Lists(lists.collect())),
         }))
+    }
+
+    fn shelf(&self) -> Option<&dyn Shelf> {
+        Some(&self.shelf)
     }
 }
 

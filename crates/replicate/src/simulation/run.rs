@@ -66,6 +66,8 @@ pub struct Tally {
     pub bases: u64,
     /// Snapshots in them.
     pub snapshots: u64,
+    /// Those of changed pages alone.
+    pub changes: u64,
     /// Tasks that were killed.
     pub kills: u64,
     /// Sidecars that were fenced.
@@ -86,6 +88,7 @@ impl Tally {
         self.streams += other.streams;
         self.bases += other.bases;
         self.snapshots += other.snapshots;
+        self.changes += other.changes;
         self.kills += other.kills;
         self.fenced += other.fenced;
         self.restores += other.restores;
@@ -372,7 +375,7 @@ impl Run {
 
     fn trouble(&mut self) {
         let dice = Rc::clone(&self.dice);
-        match dice.below(22) {
+        match dice.below(23) {
             0..3 => self.kill_one(),
             3..7 => self.start_missing(),
             7..9 => self.stall_one(),
@@ -397,6 +400,7 @@ impl Run {
                 self.databases[0].borrow_mut().merge_everything();
                 self.closing = 300;
             }
+            22 => self.databases[0].borrow().shelf().disturb(&dice),
             _ => {
                 let ahead = Duration::from_millis(dice.below(30_000));
                 self.time.advance_to(self.time.now() + ahead);
@@ -600,8 +604,12 @@ impl Run {
             let follows = record.open().map(|open| open.follows);
             self.tally.streams += u64::from(follows == Some(Follows::Stream));
             self.tally.bases += u64::from(follows == Some(Follows::Base));
-            let snapshots = record.items.iter().filter(|item| matches!(item, Item::Snapshot(_)));
-            self.tally.snapshots += snapshots.count() as u64;
+            for item in &record.items {
+                if let Item::Snapshot(snapshot) = item {
+                    self.tally.snapshots += 1;
+                    self.tally.changes += u64::from(snapshot.parent != RecordNumber::NONE);
+                }
+            }
             if self.plan.is_shown {
                 println!("{}", shown(&record));
             }

@@ -40,8 +40,8 @@ fn whatever_fails_what_was_shipped_is_restored() {
 /// A run that finds the fault, or one of those behind it does.
 fn first_seed(fault: Fault) -> u64 {
     match fault {
-        Fault::StrayUnseen => 66,
-        Fault::HashUnread => 615,
+        Fault::StrayUnseen => 29,
+        Fault::HashUnread => 751,
         Fault::FirstLate => 24,
         Fault::PartsDropped => 228,
         _ => 1,
@@ -50,8 +50,10 @@ fn first_seed(fault: Fault) -> u64 {
 
 #[test]
 fn each_planted_fault_is_found() {
-    // failures.rs has that: it costs a follower time, and nothing else.
-    let of_runs = Fault::ALL.iter().filter(|fault| **fault != Fault::StrayBelieved);
+    // failures.rs has the one: it costs a follower time, and nothing else. changes.rs has the other: pages
+    // are rarely what they were before the newest snapshot.
+    let elsewhere = [Fault::StrayBelieved, Fault::SumsOfAnother];
+    let of_runs = Fault::ALL.iter().filter(|fault| !elsewhere.contains(fault));
     for fault in of_runs {
         plant(Some(*fault));
         let first = first_seed(*fault);

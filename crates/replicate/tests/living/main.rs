@@ -10,6 +10,7 @@ use plait_sqlite as _;
 #[allow(dead_code, reason = "a module of the program, of which the tests use a part")]
 mod real;
 
+mod changes;
 #[cfg(feature = "crash-points")]
 mod killed;
 mod model;

@@ -110,6 +110,8 @@ impl Target for Model {
         first[18..20].fill(2);
         first[72..80].fill(0);
         self.pages.insert(1, first);
+        // What the database had when it was longer.
+        self.pages.retain(|number, _| *number <= self.page_count);
         let numbers: Vec<u32> = self.pages.keys().copied().collect();
         if numbers != (1..=self.page_count).collect::<Vec<_>>() {
             return Err(bad(format!("{} of {} pages", numbers.len(), self.page_count)));
