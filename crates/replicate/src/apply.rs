@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
 use crate::ids::{ChainId, CommitTs, Generation, Hash, Lsn, Position, RecordNumber};
 use crate::names;
-use crate::record::item::are_pages;
+use crate::record::item::each_page;
 use crate::record::{
     Body, Follows, Frames, Header, Item, Merge, PageSet, Parts, Record, SnapshotRef, inflate,
 };
@@ -161,7 +161,7 @@ impl Applier {
         let mut so_far = Progress { all_bytes, ..Progress::default() };
         for (number, snapshot) in lineage {
             for index in 0..snapshot.parts.each.len() {
-                let of = (*number, snapshot.page_bytes);
+                let of = (*number, snapshot.page_bytes, snapshot.page_count);
                 let raw = read_part(&self.world, of, &snapshot.parts, index).await?;
                 self.target.base_pages(&raw).map_err(|why| failed(*number, why))?;
                 so_far.done_bytes += raw.len() as u64;
@@ -346,7 +346,7 @@ impl Applier {
             Body::Inline(bytes) => self.target.pages(bytes).map_err(|why| failed(number, why))?,
             Body::Parts(parts) => {
                 for index in 0..parts.each.len() {
-                    let of = (number, set.page_bytes);
+                    let of = (number, set.page_bytes, set.page_count);
                     let raw = read_part(&self.world, of, parts, index).await?;
                     self.target.pages(&raw).map_err(|why| failed(number, why))?;
                 }
@@ -420,7 +420,7 @@ fn failed(number: RecordNumber, why: TargetError) -> Error {
 
 async fn read_part(
     world: &World,
-    (number, page_bytes): (RecordNumber, u32),
+    (number, page_bytes, page_count): (RecordNumber, u32, u32),
     parts: &Parts,
     index: usize,
 ) -> Result<Bytes> {
@@ -433,7 +433,9 @@ async fn read_part(
     }
     let raw = inflate(&bytes, part.raw_bytes as usize);
     let raw = raw.ok_or_else(|| bad("cannot be decompressed"))?;
-    are_pages(&raw, page_bytes).then_some(raw).ok_or_else(|| bad("is no list of pages"))
+    let Some(pages) = each_page(&raw, page_bytes) else { return Err(bad("is no list of pages")) };
+    let is_within = pages.last().is_none_or(|(last, _)| last <= page_count);
+    is_within.then_some(raw).ok_or_else(|| bad("has pages behind the end of the database"))
 }
 
 /// A snapshot with those that it changes; `None` if one of them is not known.

@@ -55,7 +55,7 @@ impl Replicas {
         let (packs, loose) = (packs.len(), loose.len());
         let header = tip.record.header;
         let mut reader = Reader::with(world, tip.listing);
-        let known = snapshots::known(&mut reader, header.snapshot).await?;
+        let known = snapshots::known_of(&mut reader, header.snapshot, header.chain).await?;
         let open = world.get(&names::record(header.opened)).await?;
         let open = open.and_then(|bytes| Record::decode(&bytes).ok());
         let snapshots = known.into_iter().map(|(record, snapshot)| Snapshot {

@@ -8,7 +8,7 @@ use crate::dates::utc;
 use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
 use crate::ids::{CommitTs, Hash, Position, RecordNumber};
-use crate::record::{Header, SnapshotRef, header_of};
+use crate::record::{Header, Item, Record, SnapshotRef, header_of};
 use crate::snapshots::known_of;
 use crate::target::Target;
 use crate::world::World;
@@ -203,8 +203,10 @@ async fn choose(
             Stop::Time(_) => is_reached,
             Stop::Commit(last) => {
                 is_reached
-                    && position_at(reader, snapshot.as_of).await?.is_some_and(|position| {
-                        position.salt == header.position.salt && position.commit < last
+                    && record_at(reader, snapshot.as_of).await?.is_some_and(|record| {
+                        let position = record.header.position;
+                        position.salt == header.position.salt
+                            && (position.commit < last || is_at_commit(&record, last))
                     })
             }
         };
@@ -220,10 +222,20 @@ async fn choose(
     sound.next().ok_or_else(|| none_fits(end, stop))
 }
 
-/// Where base and stream are behind a record; `None` if it cannot be read.
-async fn position_at(reader: &mut Reader, number: RecordNumber) -> Result<Option<Position>> {
+/// True if a record ends with a commit, and nothing follows that in it. A break, an OPEN and pages
+/// stand for changes that have no number.
+fn is_at_commit(record: &Record, commit: CommitTs) -> bool {
+    let is_of_rows =
+        |item: &Item| matches!(item, Item::Frames(_) | Item::Merge(_) | Item::Snapshot(_));
+    record.header.position.commit == commit && record.items.iter().all(is_of_rows)
+}
+
+/// A record; `None` if it cannot be read.
+async fn record_at(reader: &mut Reader, number: RecordNumber) -> Result<Option<Record>> {
     match reader.object(number, true).await {
-        Ok(Found::Object(bytes)) => Ok(header_of(&bytes).ok().map(|header| header.position)),
+        Ok(Found::Object(bytes)) => {
+            Ok(Record::decode(&bytes).ok().filter(|record| record.header.number == number))
+        }
         Err(error @ Error::Store { .. }) => Err(error),
         Ok(Found::Nothing) | Err(_) => Ok(None),
     }
@@ -289,6 +301,7 @@ impl Replay<'_> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<()> {
         let mut last_ms = 0;
+        let mut is_reached = false;
         while applier.link.number < self.end.number {
             let number = applier.link.number.next();
             let name = || crate::names::record(number);
@@ -330,6 +343,14 @@ impl Replay<'_> {
             }
             restored.record = number;
             restored.written_ms = header.written_ms;
+            // The base of the snapshot may have the commit, and no frame says so.
+            if let Some(last) = last
+                && number == self.as_of
+                && header.position.commit == last
+            {
+                is_reached = true;
+                break;
+            }
             progress(Progress {
                 record: number,
                 last_record: self.end.number,
@@ -340,6 +361,7 @@ impl Replay<'_> {
         restored.differs = applier.differs();
         if let Stop::Commit(last) = self.stop
             && restored.position.commit != last
+            && !is_reached
         {
             return Err(no_such_commit(last, restored.position.commit));
         }

@@ -8,20 +8,9 @@ use crate::error::{Error, Result};
 use crate::ids::{ChainId, RecordNumber};
 use crate::record::{Item, Record, SnapshotRef, header_of};
 
-/// The snapshots of a chain, from the record `newest` backwards, ascending; those whose record is
-/// not to be had end the list.
-///
-/// # Errors
-/// The store's.
-pub async fn known(
-    reader: &mut Reader,
-    newest: RecordNumber,
-) -> Result<Vec<(RecordNumber, SnapshotRef)>> {
-    walk(reader, newest, None).await
-}
-
-/// The same of one chain alone, for an earlier moment: where a snapshot's record is damaged or of
-/// another chain, the records before it tell which snapshot was before.
+/// The snapshots of a chain, from the record `newest` backwards, ascending. Where a snapshot's record
+/// is damaged or of another chain, the records before it tell which snapshot was before; where one is
+/// not to be had, the list ends.
 ///
 /// # Errors
 /// The store's.
@@ -30,7 +19,25 @@ pub async fn known_of(
     newest: RecordNumber,
     chain: ChainId,
 ) -> Result<Vec<(RecordNumber, SnapshotRef)>> {
-    walk(reader, newest, Some(chain)).await
+    let mut found = Vec::new();
+    let mut number = newest;
+    while number != RecordNumber::NONE {
+        let bytes = match reader.object(number, true).await {
+            Ok(Found::Object(bytes)) => bytes,
+            Ok(Found::Nothing) => break,
+            Err(error @ Error::Store { .. }) => return Err(error),
+            Err(_) => break,
+        };
+        let Some(snapshot) = snapshot_in(&bytes, number, chain) else {
+            number = before(reader, number, chain).await?;
+            continue;
+        };
+        let earlier = snapshot.earlier.min(number.before());
+        found.push((number, snapshot));
+        number = earlier;
+    }
+    found.reverse();
+    Ok(found)
 }
 
 /// A snapshot with those that it changes, the oldest first; `None` if one of them is not to be had.
@@ -50,7 +57,7 @@ pub async fn lineage_of(
             Err(error @ Error::Store { .. }) => return Err(error),
             Ok(Found::Nothing) | Err(_) => return Ok(None),
         };
-        let Some(snapshot) = snapshot_in(&bytes, number, Some(chain)) else { return Ok(None) };
+        let Some(snapshot) = snapshot_in(&bytes, number, chain) else { return Ok(None) };
         // A parent is an earlier record, so this ends.
         let parent = snapshot.parent.min(number.before());
         lineage.push((number, snapshot));
@@ -60,37 +67,10 @@ pub async fn lineage_of(
     Ok(Some(lineage))
 }
 
-async fn walk(
-    reader: &mut Reader,
-    newest: RecordNumber,
-    chain: Option<ChainId>,
-) -> Result<Vec<(RecordNumber, SnapshotRef)>> {
-    let mut found = Vec::new();
-    let mut number = newest;
-    while number != RecordNumber::NONE {
-        let bytes = match reader.object(number, true).await {
-            Ok(Found::Object(bytes)) => bytes,
-            Ok(Found::Nothing) => break,
-            Err(error @ Error::Store { .. }) => return Err(error),
-            Err(_) => break,
-        };
-        let Some(snapshot) = snapshot_in(&bytes, number, chain) else {
-            let Some(chain) = chain else { break };
-            number = before(reader, number, chain).await?;
-            continue;
-        };
-        let earlier = snapshot.earlier.min(number.before());
-        found.push((number, snapshot));
-        number = earlier;
-    }
-    found.reverse();
-    Ok(found)
-}
-
-fn snapshot_in(bytes: &Bytes, number: RecordNumber, chain: Option<ChainId>) -> Option<SnapshotRef> {
+fn snapshot_in(bytes: &Bytes, number: RecordNumber, chain: ChainId) -> Option<SnapshotRef> {
     let record = Record::decode(bytes).ok()?;
     let header = &record.header;
-    let is_it = header.number == number && chain.is_none_or(|chain| header.chain == chain);
+    let is_it = header.number == number && header.chain == chain;
     record.items.into_iter().find_map(|item| match item {
         Item::Snapshot(snapshot) if is_it => Some(snapshot),
         _ => None,

@@ -1,5 +1,6 @@
 //! The file in the making as a file of pages.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -17,8 +18,33 @@ const UNFENCED: [u8; 2] = [2, 2];
 #[derive(Debug)]
 pub struct Pages {
     page_bytes: u32,
-    /// A bit for each page that was written.
-    there: Vec<u64>,
+    there: Numbers,
+}
+
+/// Numbers of pages that were written: of each run the first, and the one behind the last. A chain of
+/// anybody's may name any page, and a run costs it a page on the disk.
+#[derive(Debug, Default)]
+struct Numbers(BTreeMap<u64, u64>);
+
+impl Numbers {
+    fn insert(&mut self, number: u64) {
+        let before = self.0.range(..=number).next_back().map(|(first, end)| (*first, *end));
+        let first = match before {
+            Some((_, end)) if end > number => return,
+            Some((first, end)) if end == number => first,
+            _ => number,
+        };
+        let behind = self.0.remove(&(number + 1));
+        self.0.insert(first, behind.unwrap_or(number + 1));
+    }
+
+    /// The first from `number` on that is not there.
+    fn missing_from(&self, number: u64) -> u64 {
+        match self.0.range(..=number).next_back() {
+            Some((_, end)) if *end > number => *end,
+            _ => number,
+        }
+    }
 }
 
 /// What page 1 says.
@@ -33,7 +59,7 @@ pub struct First {
 impl Pages {
     /// Begins without any.
     pub fn new(page_bytes: u32) -> Pages {
-        Pages { page_bytes, there: Vec::new() }
+        Pages { page_bytes, there: Numbers::default() }
     }
 
     /// Bytes of a page.
@@ -50,21 +76,19 @@ impl Pages {
         for (number, page) in pages {
             let at = u64::from(number - 1);
             file.write_all_at(page, at * u64::from(self.page_bytes)).map_err(|e| said(&e))?;
-            let word = (at / 64) as usize;
-            self.there.resize(self.there.len().max(word + 1), 0);
-            self.there[word] |= 1 << (at % 64);
+            self.there.insert(u64::from(number));
         }
         Ok(())
     }
 
     /// The first page behind page `there` that was not written, of so many.
     pub fn missing(&self, there: u32, page_count: u32) -> Option<u32> {
-        let locks = PENDING_BYTE / u64::from(self.page_bytes);
-        let is_there = |at: u64| {
-            let word = self.there.get((at / 64) as usize).copied().unwrap_or(0);
-            word >> (at % 64) & 1 == 1 || at == locks
-        };
-        (there..page_count).find(|at| !is_there(u64::from(*at))).map(|at| at + 1)
+        let locks = PENDING_BYTE / u64::from(self.page_bytes) + 1;
+        let mut missing = self.there.missing_from(u64::from(there) + 1);
+        if missing == locks {
+            missing = self.there.missing_from(locks + 1);
+        }
+        (missing <= u64::from(page_count)).then_some(missing as u32)
     }
 }
 
@@ -143,10 +167,22 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_kept_as_runs() {
+        let mut numbers = Numbers::default();
+        for number in [1, 2, 9, 4, u64::from(u32::MAX), 3, 2, 8] {
+            numbers.insert(number);
+        }
+        let last = u64::from(u32::MAX);
+        let runs: Vec<(u64, u64)> = numbers.0.iter().map(|(first, end)| (*first, *end)).collect();
+        assert_eq!(runs, [(1, 5), (8, 10), (last, last + 1)]);
+        assert_eq!([1, 4, 5, 8, 10].map(|from| numbers.missing_from(from)), [5, 5, 5, 10, 10]);
+    }
+
+    #[test]
     fn the_page_of_the_locks_need_not_be_there() {
         let mut pages = Pages::new(65536);
         let locks = (PENDING_BYTE / 65536) as u32 + 1;
-        pages.there = vec![u64::MAX; locks as usize / 64];
+        pages.there.0.insert(1, u64::from(locks));
         assert_eq!(pages.missing(0, locks), None);
         assert_eq!(pages.missing(0, locks + 1), Some(locks + 1));
     }

@@ -79,7 +79,10 @@ impl Sidecar {
         let mut reader = Reader::new(&self.once);
         let known = match self.retention.known.take() {
             Some(known) => known,
-            None => snapshots::known(&mut reader, self.writer.tip.snapshot).await?,
+            None => {
+                let (newest, chain) = (self.writer.tip.snapshot, self.writer.chain);
+                snapshots::known_of(&mut reader, newest, chain).await?
+            }
         };
         if let Some((_, newest)) = known.last() {
             self.snapshots.learn(newest);

@@ -17,6 +17,7 @@ use crate::ids::{Epoch, Hash, Nonce, RecordNumber};
 use crate::names;
 use crate::primary::{Settings, Sidecar};
 use crate::record::{Follows, Header, Item, Open, Record};
+use crate::replicas::Replicas;
 use crate::restore::Stop;
 use crate::world::{Patience, Random as _};
 
@@ -170,6 +171,24 @@ fn a_snapshot_without_a_part_is_passed_over_for_an_earlier_one() {
 }
 
 // holds CHAIN-4
+// holds CHAIN-10
+#[test]
+fn a_snapshot_of_another_chain_is_nobodys_and_hides_none() {
+    let few = Settings { snapshot_every: Duration::from_secs(5), ..calm() };
+    let (stage, database, mut sidecar) = begun(few);
+    live(&stage, &database, &mut sidecar, 20).expect("a quiet world");
+    let (world, clock) = stage.world(Patience::Tries(3));
+    let look = || stage.block(&clock, Replicas::look(&world)).expect("a chain").snapshots;
+    let before = look();
+    let newest = before.last().expect("a snapshot").record;
+    let name = names::record(newest);
+    let bytes = stage.objects.object(&name).expect("it is there");
+    let mut foreign = Record::decode(&bytes).expect("it is sound");
+    foreign.header.chain = crate::ids::ChainId([9; 16]);
+    stage.objects.damage(&name, Some(foreign.encode()));
+    assert_eq!(look(), before[..before.len() - 1], "the others are there");
+}
+
 #[test]
 fn the_first_of_two_sidecars_is_fenced() {
     let (stage, database, mut first) = begun(calm());

@@ -112,6 +112,18 @@ impl Chain {
         page_bytes: u32,
         parent: Option<(RecordNumber, &[u8])>,
     ) {
+        let page_count = (file.len() / page_bytes as usize) as u32;
+        self.snapshot_said_to_have(page_count, file, page_bytes, parent);
+    }
+
+    /// The same, whose record says another count of pages.
+    pub fn snapshot_said_to_have(
+        &mut self,
+        page_count: u32,
+        file: &[u8],
+        page_bytes: u32,
+        parent: Option<(RecordNumber, &[u8])>,
+    ) {
         let as_of = self.header.number;
         let position = self.flow.position;
         self.uploads += 1;
@@ -140,7 +152,7 @@ impl Chain {
             generation: position.base,
             salt: position.salt,
             page_bytes,
-            page_count: (file.len() / page_bytes as usize) as u32,
+            page_count,
             as_of,
             first: as_of,
             stream: plait_replicate::ids::Lsn(stream),

@@ -332,6 +332,42 @@ fn a_commit_is_restored_without_what_follows_it_and_what_is_none_is_refused() {
 }
 
 #[test]
+fn the_commit_with_which_the_oldest_snapshot_ends_is_restored() {
+    let site = Site::new();
+    let mut primary = small(&site, None);
+    primary.merge();
+    let CommitTs(merged) = primary.chain.position().commit;
+    primary.snapshot(false);
+    let rows = primary.rows();
+    primary.run("INSERT INTO t VALUES(4, 'four')");
+    primary.ship();
+    // Retention has removed the one before.
+    let first = objects(&site.path("replica/part")).remove(0);
+    std::fs::remove_file(first).expect("it goes");
+    assert!(site.restored_rows(&["--commit", &merged.to_string()]) == rows, "other rows");
+    let later = site.restored_rows(&["--commit", &(merged + 1).to_string()]);
+    assert!(later.contains("four"), "{later}");
+    let earlier = site.restore(&["--commit", &(merged - 1).to_string()]);
+    assert_eq!(earlier.status.code(), Some(1), "{}", said(&earlier));
+    primary.end();
+}
+
+#[test]
+fn a_snapshot_with_pages_behind_its_end_is_passed_over() {
+    let site = Site::new();
+    let mut primary = small(&site, None);
+    primary.merge();
+    let file = std::fs::read(site.path("app.db")).expect("a file");
+    let pages = file.len() as u32 / primary.page_bytes;
+    primary.chain.snapshot_said_to_have(pages - 1, &file, primary.page_bytes, None);
+    // As one whose part is damaged.
+    let output = site.restore(&[]);
+    assert!(said(&output).contains("from the snapshot in record 2;"), "{}", said(&output));
+    assert!(site.take_rows() == primary.rows(), "other rows");
+    primary.end();
+}
+
+#[test]
 fn a_time_is_the_last_record_before_it_or_says_what_can_be_had() {
     let site = Site::new();
     let mut primary = small(&site, None);
