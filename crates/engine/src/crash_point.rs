@@ -106,6 +106,21 @@ pub const CRASH_POINTS: &[&str] = &[
     "wal.written",
 ];
 
+/// Those of the program for replicas, which the suites of the library do not pass.
+pub const REPLICA_POINTS: &[&str] = &[
+    "replica.based",
+    "replica.begun",
+    "replica.merged",
+    "replica.merging",
+    "replica.named",
+    "replica.naming",
+    "replica.paged",
+    "replica.pages_committed",
+    "replica.settled",
+    "shelf.renamed",
+    "shelf.written",
+];
+
 /// Passes the point `name`. Use the macro [`crash_point!`](crate::crash_point!), which tests can
 /// find.
 #[inline(always)]
@@ -165,7 +180,7 @@ mod armed {
         };
         let name = armed.name.as_str();
         assert!(
-            super::CRASH_POINTS.contains(&name),
+            super::CRASH_POINTS.contains(&name) || super::REPLICA_POINTS.contains(&name),
             "PLAIT_CRASH_AT or PLAIT_STOP_AT names no crash point: {name}"
         );
         Some((armed, signal))
@@ -208,6 +223,16 @@ pub(crate) mod tests {
             names_below(&crates.join(name).join("src"), mark, &mut found);
         }
         found
+    }
+
+    #[test]
+    fn the_list_of_the_program_for_replicas_is_exactly_what_its_sources_have() {
+        let mut found = BTreeSet::new();
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../replicate/src");
+        names_below(&sources, "crash_point!(\"", &mut found);
+        let listed: BTreeSet<String> =
+            super::REPLICA_POINTS.iter().map(|s| (*s).to_owned()).collect();
+        assert_eq!(listed, found);
     }
 
     fn names_below(dir: &Path, mark: &str, found: &mut BTreeSet<String>) {

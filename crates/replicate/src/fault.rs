@@ -29,6 +29,8 @@ pub enum Fault {
     FloorHigh,
     /// Retention deletes parts that a snapshot which is kept names.
     PartsDropped,
+    /// The writer of a tip is not asked for: another one's on a twin machine counts as the own.
+    TwinUnseen,
     /// Sums of pages count as the newest snapshot's, whosever they are.
     SumsOfAnother,
     /// The sum of a merge is not compared.
@@ -60,6 +62,7 @@ impl Fault {
         Fault::FirstLate,
         Fault::FloorHigh,
         Fault::PartsDropped,
+        Fault::TwinUnseen,
         Fault::SumsOfAnother,
         Fault::SumUnread,
         Fault::HashUnread,

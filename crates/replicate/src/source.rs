@@ -13,14 +13,16 @@
 //!   [`Source::begin`] starts to hold the log, and what holds it ends with the process.
 //! - SOURCE-5 [`Source::begin`] says `Stream` or `Base` only if everything behind the tip's
 //!   position is there to be given, and the base that this position names was the database's, byte
-//!   for byte but for the salt's place.
+//!   for byte but for the salt's place. So the tip has to be the record that it was told of last, or
+//!   the one behind that, with merges that it has made: what was shipped from a copy of the database
+//!   may have this position too.
 //! - SOURCE-6 The pages of a [`BaseCopy`] are those of one committed state of the base, which is
 //!   complete through its generation and has nothing of later ones. It may be read while the
 //!   database goes on.
 //! - SOURCE-7 No commit waits for a call of this trait (CHAIN-5).
 
-use crate::ids::{ChainId, Generation, Instance, Lsn, Position, Salt};
-use crate::record::{Follows, Frames, Merge};
+use crate::ids::{ChainId, Generation, Hash, Instance, Lsn, Nonce, Position, Salt};
+use crate::record::{Follows, Frames, Item, Merge, Record};
 use crate::shelf::Shelf;
 
 /// Why a database cannot be read from.
@@ -32,6 +34,39 @@ pub enum SourceError {
     /// The database is gone, or not in concurrent mode any more.
     #[error("{0}")]
     Ended(String),
+}
+
+/// The end of a chain, its last record, as a database may know it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TipOf {
+    /// Where base and stream are.
+    pub position: Position,
+    /// Its hash.
+    pub hash: Hash,
+    /// That of the record before.
+    pub previous: Hash,
+    /// Its writer, if it is an OPEN.
+    pub opening: Option<Nonce>,
+    /// Merges in it; `None` if something else in it has changed the base, or is a break.
+    pub merges: Option<Vec<Merge>>,
+}
+
+impl TipOf {
+    /// Takes what may be known again from a record.
+    pub fn new(record: &Record, hash: Hash) -> TipOf {
+        let mut merges = Some(Vec::new());
+        for item in &record.items {
+            match item {
+                Item::Merge(merge) => merges.iter_mut().for_each(|merges| merges.push(*merge)),
+                Item::Pages(_) | Item::Break(_) => merges = None,
+                Item::Open(_) | Item::Frames(_) | Item::Snapshot(_) => {}
+            }
+        }
+        let merges = merges.filter(|_| !record.is_break());
+        let opening = record.open().map(|_| record.header.nonce);
+        let (position, previous) = (record.header.position, record.header.previous);
+        TipOf { position, hash, previous, opening, merges }
+    }
 }
 
 /// What the sidecar gets when it starts.
@@ -122,17 +157,23 @@ pub trait Source {
     /// The chain that the database was last shipped to, as far as it knows.
     fn chain(&self) -> Option<ChainId>;
 
-    /// Notes to which chain it is shipped, before the first record behind an OPEN.
+    /// Notes who is about to make an OPEN, behind [`Source::begin`].
     ///
     /// # Errors
     /// [`SourceError`].
-    fn note_chain(&mut self, chain: ChainId) -> Result<(), SourceError>;
+    fn note_opening(&mut self, writer: Nonce) -> Result<(), SourceError>;
 
-    /// Starts to give what is behind the position of the chain's tip; `None`: there is no chain.
+    /// Notes to which chain it is shipped, and the hash of its OPEN, before the first record behind it.
     ///
     /// # Errors
     /// [`SourceError`].
-    fn begin(&mut self, tip: Option<Position>) -> Result<Start, SourceError>;
+    fn note_chain(&mut self, chain: ChainId, open: Hash) -> Result<(), SourceError>;
+
+    /// Starts to give what is behind the chain's tip; `None`: there is no chain.
+    ///
+    /// # Errors
+    /// [`SourceError`].
+    fn begin(&mut self, tip: Option<&TipOf>) -> Result<Start, SourceError>;
 
     /// Returns what happened since the last call, of frames about `bytes` at most; nothing if
     /// nothing did.
@@ -141,8 +182,8 @@ pub trait Source {
     /// [`SourceError`].
     fn read(&mut self, bytes: usize) -> Result<Vec<Event>, SourceError>;
 
-    /// Everything through this position is in the chain (CHAIN-2).
-    fn shipped(&mut self, through: &Position);
+    /// Everything through this position is in the chain, whose last record has this hash (CHAIN-2).
+    fn shipped(&mut self, record: Hash, through: &Position);
 
     /// Returns a state of the base that is complete through `at_least`; `None` while there is none.
     ///

@@ -59,6 +59,11 @@ pub(super) struct HoldState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HoldToken(u32);
 
+/// The token behind so many others: 24 bits in `held`, and never 0.
+fn token_given(others: u32) -> u32 {
+    others % ((1 << 24) - 1) + 1
+}
+
 fn token_of(held: u64) -> u32 {
     (held >> SEGMENT_BITS) as u32
 }
@@ -80,8 +85,7 @@ impl LogShared {
         bytes: u64,
     ) -> HoldToken {
         let hold = &self.hold;
-        // A token is 24 bits in `held`, and never 0.
-        let token = hold.tokens.fetch_add(1, Relaxed) % ((1 << 24) - 1) + 1;
+        let token = token_given(hold.tokens.fetch_add(1, Relaxed));
         let slots = (bytes / self.segment_bytes()).clamp(1, u64::from(MAX_SLOTS));
         // Relaxed: read under the commit mutex.
         hold.slots.store(slots as u32, Relaxed);
@@ -110,6 +114,18 @@ impl LogShared {
     /// True if the hold is in force.
     pub(crate) fn is_held_by(&self, token: HoldToken) -> bool {
         token_of(self.hold.held.load(Acquire)) == token.0
+    }
+
+    /// (M) True if nobody was given a token since: this is the last holder, if not the present one.
+    pub(crate) fn was_given_last(&self, _: &Guard<'_>, token: HoldToken) -> bool {
+        // Relaxed: given under the commit mutex.
+        self.hold.tokens.load(Relaxed).checked_sub(1).map(token_given) == Some(token.0)
+    }
+
+    /// (M) True unless another process than this one holds the log.
+    pub(crate) fn is_no_others(&self, _: &Guard<'_>, process: ProcessIndex) -> bool {
+        // Relaxed: a hold is taken under the commit mutex, and who ends or breaks one takes it for nobody.
+        self.hold.held.load(Acquire) == 0 || self.hold.holder.load(Relaxed) == process.0 + 1
     }
 
     /// Gives the hold up, if it is in force.

@@ -25,7 +25,9 @@
 //! - SHIP-4 `begin` goes on from a position only if the words of the session say that it was shipped,
 //!   with the changes of the base through it, or the frames and merges from there to it are as the
 //!   log and the boundaries have them; and every byte behind it is held. So a copy of the database
-//!   that went on by itself does not pass for it: frames have the checksum of the ones before.
+//!   that went on by itself does not pass for it: frames have the checksum of the ones before, merges
+//!   the sum of what they wrote, and the replica ends with the record that was told of last, with the
+//!   one behind that, or with an OPEN that was about to be made.
 //! - SHIP-5 Behind `Lost` the frames through `incomplete` are not all given. The words of the session
 //!   say so until a base that has these is shipped, or a chain is known to begin anew
 //!   ([`Shipper::note_chain`]): a shipper that begins before begins anew.
@@ -47,7 +49,8 @@ use crate::ids::{CommitTs, Generation, Lsn};
 use crate::log::{HoldToken, Stretch, Unread};
 use crate::registry;
 use crate::shm::layout::fence;
-use crate::shm::shipping::{Boundary, Change, Written};
+pub use crate::shm::shipping::Written;
+use crate::shm::shipping::{Boundary, Change};
 use crate::sync::wait::Wait;
 
 /// How long what is committed may wait for a sync of others (SHIP-6).
@@ -78,6 +81,31 @@ pub enum Happened {
         /// For people.
         why: &'static str,
     },
+}
+
+/// The end of a replica: its last record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tip {
+    /// Where base and stream are.
+    pub position: Position,
+    /// The beginning of its hash.
+    pub record: [u8; 16],
+    /// That of the record before.
+    pub previous: [u8; 16],
+    /// The nonce of its writer, if it is an OPEN.
+    pub opening: Option<[u8; 16]>,
+    /// Merges in it: generation before and behind, and what each has written. `None`: something else
+    /// in it has changed the base.
+    pub merges: Option<Vec<(Generation, Generation, Written)>>,
+}
+
+impl Tip {
+    /// True if a session that was told this may have made the record, or seen that it is there.
+    fn may_be_own(&self, told: &Told) -> bool {
+        self.record == told.record
+            || self.opening == Some(told.opening)
+            || (self.previous == told.record && self.merges.is_some())
+    }
 }
 
 /// How a shipper begins.
@@ -131,7 +159,7 @@ impl Shipper {
     /// Those of raising the fence; of reading the log.
     pub fn begin(
         db: &Arc<Database>,
-        tip: Option<&Position>,
+        tip: Option<&Tip>,
         limit_bytes: u64,
         wait: &mut Wait<'_>,
     ) -> Result<(Begun, Shipper)> {
@@ -339,38 +367,42 @@ impl Shipper {
             false => (start, base),
         };
         self.token = db.log_shared().take_hold(&guard, db.process(), stream, self.limit_bytes);
+        // SHIP-5: before anybody else may take the hold.
+        db.note_incomplete(&guard, incomplete);
         drop(guard);
         self.at =
             Place { position: Position { base, stream, crc: 0, ..self.at.position }, boundary };
         self.is_behind = false;
         self.copying = None;
-        db.note_incomplete(incomplete);
         self.passed.push(self.at);
         Ok(Happened::Lost { stream, base, incomplete, why })
     }
 
-    /// Takes note that everything through a position is elsewhere: the log need not keep it.
-    pub fn shipped(&mut self, through: &Position) {
+    /// Takes note that everything through a position is elsewhere, in a record with this hash and those
+    /// before it: the log need not keep it.
+    pub fn shipped(&mut self, record: [u8; 16], through: &Position) {
         let Some(at) = self.passed.iter().rposition(|place| place.position == *through) else {
-            self.db.note_known();
+            self.db.note_known(self.token, record);
             return;
         };
         let place = self.passed.drain(..=at).next_back().expect("it is there");
         self.known = place;
-        self.db.note_shipped(&place.position, place.boundary);
+        self.db.note_shipped(self.token, record, &place.position, place.boundary);
         // A hold that was broken is taken again by the next `read`, if it can be.
         self.db.log_shared().move_hold(self.token, place.position.stream);
     }
 
-    /// Takes note of the name of what the database is shipped to, where the place is known that this
-    /// shipper began at, before anything is shipped behind it.
-    pub fn note_chain(&mut self, chain: [u8; 16], place: &str) {
-        self.db.note_chain(chain, place);
-        let incomplete = match std::mem::take(&mut self.begins_anew) {
-            true => Generation::ZERO,
-            false => self.db.told().incomplete,
-        };
-        self.db.note_begun(&self.at.position, self.at.boundary, incomplete);
+    /// Takes note of the nonce with which an OPEN is made next.
+    pub fn note_opening(&mut self, writer: [u8; 16]) {
+        self.db.note_opening(self.token, writer);
+    }
+
+    /// Takes note of the name of what the database is shipped to, of its last record, an OPEN, and
+    /// where it is, before anything is shipped behind that.
+    pub fn note_chain(&mut self, chain: [u8; 16], record: [u8; 16], place: &str) {
+        let begins_anew = std::mem::take(&mut self.begins_anew);
+        let at = (&self.at.position, self.at.boundary);
+        self.db.note_begun(self.token, (chain, record, place), at, begins_anew);
     }
 }
 
@@ -416,12 +448,15 @@ fn start(db: &Arc<Database>, limit_bytes: u64) -> Result<(HoldToken, Place)> {
 /// Begins behind `tip`, or says why that cannot be (SHIP-4).
 fn continue_from(
     db: &Arc<Database>,
-    tip: &Position,
+    end: &Tip,
     limit_bytes: u64,
 ) -> Result<Result<(HoldToken, Place), &'static str>> {
-    let told = db.told();
+    let (told, tip) = (db.told(), &end.position);
     if tip.salt != db.control().salt.load(Relaxed) || told.position.salt != tip.salt {
         return Ok(Err("a new session of the database has begun"));
+    }
+    if !end.may_be_own(&told) {
+        return Ok(Err("another sidecar has shipped since, of a copy of the database"));
     }
     if told.incomplete > tip.base {
         return Ok(Err("the snapshot behind the last break is not complete"));
@@ -430,7 +465,7 @@ fn continue_from(
     if !is_behind {
         return Ok(Err("the replica is older than what was shipped, or another's"));
     }
-    let Some(boundary) = boundary_behind(db, &told, tip) else {
+    let Some(boundary) = boundary_behind(db, &told, end) else {
         return Ok(Err("what became of the file since is not known"));
     };
     let token = {
@@ -455,17 +490,20 @@ fn continue_from(
     Ok(Ok((token, Place { position: *tip, boundary })))
 }
 
-/// The change of the base behind `tip`: merges alone lead from what was shipped to it.
-fn boundary_behind(db: &Database, told: &Told, tip: &Position) -> Option<u64> {
+/// The change of the base behind `tip`: merges alone lead from what was shipped to it, and they are
+/// those of its record.
+fn boundary_behind(db: &Database, told: &Told, tip: &Tip) -> Option<u64> {
     let mut base = told.position.base;
     let mut number = told.boundary;
-    while base < tip.base {
+    let mut merges = tip.merges.iter().flatten();
+    while base < tip.position.base {
         let boundary = db.boundaries().get(number)?;
-        let is_merge = matches!(boundary.change, Change::Merge(Some(_)));
-        if !is_merge || boundary.before != base {
+        let Change::Merge(Some(written)) = boundary.change else { return None };
+        let merge = (boundary.before, boundary.through, written);
+        if boundary.before != base || merges.next() != Some(&merge) {
             return None;
         }
         (base, number) = (boundary.through, number + 1);
     }
-    (base == tip.base).then_some(number)
+    (base == tip.position.base).then_some(number)
 }

@@ -32,7 +32,7 @@ use crate::storage::names::{SHARED_MEMORY_BYTES, SHARED_MEMORY_MAGIC};
 use crate::sync::mutex::SharedMutex;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 27;
+pub const LAYOUT_VERSION: u32 = 28;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = SHARED_MEMORY_MAGIC;
 /// Memtable arenas: the small ones come first.
@@ -729,7 +729,7 @@ mod tests {
         assert_eq!(offset_of!(Layout, shipping), 122_880);
         let title = "How far they were shipped (`database/shipping.rs`), offsets from 122,880:";
         let is = offsets!(Shipping: seq salt base incomplete boundary chain stream commit crc place_len
-            known_ms trouble_since_ms trouble_len place trouble);
+            known_ms trouble_since_ms trouble_len record opening place trouble);
         assert_eq!(documented(title), BTreeMap::from(is));
     }
 

@@ -85,6 +85,10 @@ pub struct Shipping {
     pub trouble_len: AtomicU32,
     /// Keeps the struct's size explicit.
     pub pad: AtomicU32,
+    /// The first 16 bytes of the hash of the last record that is known.
+    pub record: [AtomicU64; 2],
+    /// The nonce of the writer that may have opened the chain since.
+    pub opening: [AtomicU64; 2],
     /// Where the database is shipped to, as its user names it: UTF-8.
     pub place: [AtomicU8; PLACE_BYTES],
     /// What is in the way: UTF-8.

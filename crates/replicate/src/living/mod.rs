@@ -27,11 +27,13 @@ use plait_engine::database::Database;
 use plait_engine::ids as engine;
 use plait_engine::ship::{self, Happened, Scratch, Shipper};
 use plait_engine::sync::wait::Wait;
-use plait_replicate::ids::{ChainId, CommitTs, Generation, Instance, Lsn, Position, Salt};
+use plait_replicate::ids::{
+    ChainId, CommitTs, Generation, Hash, Instance, Lsn, Nonce, Position, Salt,
+};
 use plait_replicate::library;
 use plait_replicate::record::{Follows, Frames, Merge};
 use plait_replicate::shelf::Shelf;
-use plait_replicate::source::{BaseCopy, Event, Source, SourceError, Start};
+use plait_replicate::source::{BaseCopy, Event, Source, SourceError, Start, TipOf};
 // The spliced amalgamation that `Library::linked` is about.
 use plait_sqlite as _;
 
@@ -176,6 +178,25 @@ fn to_engine(position: &Position) -> ship::Position {
     }
 }
 
+fn beginning(Hash(hash): Hash) -> [u8; 16] {
+    hash[..16].try_into().expect("a hash is longer")
+}
+
+fn tip_to_engine(tip: &TipOf) -> ship::Tip {
+    let generation = |generation: Generation| engine::Generation::new(generation.0);
+    let merge = |merge: &Merge| {
+        let Merge { before, through, page_count, sum } = *merge;
+        (generation(before), generation(through), ship::Written { page_count, sum })
+    };
+    ship::Tip {
+        position: to_engine(&tip.position),
+        record: beginning(tip.hash),
+        previous: beginning(tip.previous),
+        opening: tip.opening.map(|writer| writer.0),
+        merges: tip.merges.as_ref().map(|merges| merges.iter().map(merge).collect()),
+    }
+}
+
 fn from_engine(position: &ship::Position) -> Position {
     Position {
         salt: Salt(position.salt),
@@ -224,18 +245,25 @@ impl Source for Living {
         (chain != ChainId::default() && !self.settings.takes_over).then_some(chain)
     }
 
-    fn note_chain(&mut self, chain: ChainId) -> Result<(), SourceError> {
-        let place = self.settings.place.clone();
+    fn note_opening(&mut self, writer: Nonce) -> Result<(), SourceError> {
         self.with(|shipper| {
-            shipper.note_chain(chain.0, &place);
+            shipper.note_opening(writer.0);
             Ok(())
         })
     }
 
-    fn begin(&mut self, tip: Option<Position>) -> Result<Start, SourceError> {
+    fn note_chain(&mut self, chain: ChainId, open: Hash) -> Result<(), SourceError> {
+        let place = self.settings.place.clone();
+        self.with(|shipper| {
+            shipper.note_chain(chain.0, beginning(open), &place);
+            Ok(())
+        })
+    }
+
+    fn begin(&mut self, tip: Option<&TipOf>) -> Result<Start, SourceError> {
         // What was held for an earlier begin.
         self.shipper.take();
-        let tip = tip.filter(|_| !self.settings.takes_over).as_ref().map(to_engine);
+        let tip = tip.filter(|_| !self.settings.takes_over).map(tip_to_engine);
         let limit = self.settings.max_lag_bytes;
         let begun = wait(|wait| Shipper::begin(&self.database, tip.as_ref(), limit, wait));
         let (begun, shipper) = begun.map_err(|error| self.failed(&error))?;
@@ -262,10 +290,10 @@ impl Source for Living {
         Ok(happened.into_iter().map(event).collect())
     }
 
-    fn shipped(&mut self, through: &Position) {
+    fn shipped(&mut self, record: Hash, through: &Position) {
         // Nothing can fail here.
         let _ = self.with(|shipper| {
-            shipper.shipped(&to_engine(through));
+            shipper.shipped(beginning(record), &to_engine(through));
             Ok(())
         });
     }

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use plait_engine::crash_point;
 use plait_replicate::ids::Instance;
 use plait_replicate::shelf::{Draft, Shelf};
 
@@ -83,7 +84,10 @@ impl Draft for OnDisk {
         let Some(file) = self.file.take() else { return Ok(()) };
         // SHELF-1. A name that a power cut takes back leads to the file before, which does not count.
         file.get_ref().sync_all()?;
-        std::fs::rename(&self.path, &self.becomes)
+        crash_point!("shelf.written");
+        std::fs::rename(&self.path, &self.becomes)?;
+        crash_point!("shelf.renamed");
+        Ok(())
     }
 }
 

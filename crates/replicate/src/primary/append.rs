@@ -61,13 +61,27 @@ pub fn author_of(bytes: &Bytes) -> String {
     }
 }
 
+/// A clock that is set back by so much or less is waited for.
+const SET_BACK_MS: u64 = 24 * 3600 * 1000;
+
+/// When a record is written, behind one that was written at `before_ms`: not earlier, so that times
+/// ascend with numbers and a time names one moment. A clock that was set back by more than a day was
+/// wrong for long, and is believed.
+pub fn stamp(world: &World, before_ms: u64) -> u64 {
+    let now_ms = world.clock().wall_ms();
+    match before_ms.checked_sub(now_ms) {
+        Some(back_ms) if back_ms <= SET_BACK_MS => before_ms,
+        _ => now_ms,
+    }
+}
+
 impl Writer {
     /// The header of the next record, but for what its items move.
     pub fn next_header(&self, world: &World) -> Header {
         Header {
             number: self.tip.number.next(),
             previous: self.tip_hash,
-            written_ms: world.clock().wall_ms(),
+            written_ms: stamp(world, self.tip.written_ms),
             ..self.tip.clone()
         }
     }
@@ -114,14 +128,14 @@ impl Sidecar {
         let number = record.header.number;
         let bytes = record.encode();
         if is_planted(Fault::ShippedEarly) {
-            self.source.shipped(&record.header.position);
+            self.source.shipped(Hash::of(&bytes), &record.header.position);
         }
         match create(&self.world, number, &bytes).await? {
             Outcome::Known => {}
             Outcome::Taken(found) => return Err(Error::Fenced { number, by: author_of(&found) }),
         }
         self.writer.moved(record.header.clone(), &bytes);
-        self.source.shipped(&record.header.position);
+        self.source.shipped(self.writer.tip_hash, &record.header.position);
         let large = self.settings.large_bytes;
         self.packing.note(&record, &bytes, self.writer.tip_hash, large);
         self.snapshots.note(&record);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::append::{Outcome, create};
+use super::append::{Outcome, create, stamp};
 use super::packing::Packing;
 use super::retention::Retention;
 use super::snapshot::Snapshots;
@@ -14,7 +14,7 @@ use crate::fault::{Fault, is_planted};
 use crate::ids::{ChainId, CommitTs, Epoch, Hash, Nonce, Position, RecordNumber};
 use crate::names;
 use crate::record::{Follows, Header, Item, Open, Record};
-use crate::source::{Source, SourceError, Start};
+use crate::source::{Source, SourceError, Start, TipOf};
 use crate::store::Backoff;
 use crate::world::World;
 
@@ -50,7 +50,9 @@ impl Sidecar {
                 None => None,
             };
             if let Some(opened) = try_open(&world, &mut *source, nonce, before).await? {
-                note_chain(&world, &mut *source, opened.record.header.chain).await?;
+                let chain = opened.record.header.chain;
+                let hash = Hash::of(&opened.bytes);
+                noted(&world, || source.note_chain(chain, hash)).await?;
                 return Ok(Sidecar::new(world, source, settings, opened));
             }
         }
@@ -144,8 +146,9 @@ async fn try_open(
         before.open.as_ref().is_some_and(|open| open.instance == source.instance())
     };
     let sound = before.as_ref().filter(|before| before.tip.hole.is_none()).filter(is_own);
-    let position = sound.map(|before| before.tip.record.header.position);
-    let start = begin(world, source, position).await?;
+    let tip = sound.map(|before| TipOf::new(&before.tip.record, before.tip.hash));
+    let start = begin(world, source, tip).await?;
+    noted(world, || source.note_opening(nonce)).await?;
     let tip = before.as_ref().map(|before| &before.tip);
     let library_before = before.as_ref().and_then(|before| before.open.as_ref());
     let is_upgraded = library_before.is_some_and(|open| open.library != start.library);
@@ -186,7 +189,7 @@ fn open_record(
         epoch: Epoch(before.map_or(0, |header| header.epoch.0) + 1),
         nonce,
         previous: tip.map_or(Hash::ZERO, |tip| tip.hash),
-        written_ms: world.clock().wall_ms(),
+        written_ms: stamp(world, before.map_or(0, |header| header.written_ms)),
         position,
         first: first.unwrap_or_else(|| number.next()),
         snapshot: before.map_or(RecordNumber::NONE, |header| header.snapshot),
@@ -207,19 +210,19 @@ fn open_record(
     Record { header, items: vec![Item::Open(open)] }
 }
 
-async fn begin(world: &World, source: &mut dyn Source, tip: Option<Position>) -> Result<Start> {
+async fn begin(world: &World, source: &mut dyn Source, tip: Option<TipOf>) -> Result<Start> {
     let mut backoff = Backoff::default();
     loop {
-        match source.begin(tip) {
+        match source.begin(tip.as_ref()) {
             Ok(start) => return Ok(start),
             Err(error) => pause(world, &mut backoff, error).await?,
         }
     }
 }
 
-async fn note_chain(world: &World, source: &mut dyn Source, chain: ChainId) -> Result<()> {
+async fn noted(world: &World, mut note: impl FnMut() -> Result<(), SourceError>) -> Result<()> {
     let mut backoff = Backoff::default();
-    while let Err(error) = source.note_chain(chain) {
+    while let Err(error) = note() {
         pause(world, &mut backoff, error).await?;
     }
     Ok(())

@@ -328,16 +328,43 @@ fn a_database_that_was_replaced_goes_on_behind_a_break() {
 }
 
 #[test]
-fn a_clock_that_was_set_back_is_told() {
+fn a_clock_that_was_set_back_for_more_than_a_day_is_told() {
     let (stage, database, mut sidecar) = begun(calm());
     let moment = sidecar.0.tip().written_ms;
-    stage.skew_ms.set(-30_000);
-    live(&stage, &database, &mut sidecar, 45).expect("a quiet world");
+    stage.skew_ms.set(-25 * 3_600_000);
+    live(&stage, &database, &mut sidecar, 15).expect("a quiet world");
     stage.skew_ms.set(0);
+    live(&stage, &database, &mut sidecar, 4).expect("a quiet world");
     let (newest, _) = stage.restore(Stop::Newest).expect("a sound chain");
     assert!(newest.clock_set_back.is_some());
     let (restored, _) = stage.restore(Stop::Time(moment)).expect("a moment of it");
     assert!(restored.record < tip(&sidecar) && restored.written_ms <= moment);
+    is_true(&stage);
+}
+
+#[test]
+fn a_clock_that_is_set_back_for_less_is_waited_for_so_that_a_time_names_one_moment() {
+    let often = Settings { snapshot_every: 5 * SECOND, log_bytes_least: 1000, ..calm() };
+    let (stage, database, mut sidecar) = begun(often);
+    stage.skew_ms.set(60_000);
+    live(&stage, &database, &mut sidecar, 5).expect("a quiet world");
+    let ahead = tip(&sidecar);
+    stage.skew_ms.set(0);
+    // Snapshots are taken behind that, also by another sidecar.
+    live(&stage, &database, &mut sidecar, 30).expect("a quiet world");
+    drop(sidecar);
+    let mut sidecar = stage.open(&database, often).expect("the same place");
+    live(&stage, &database, &mut sidecar, 10).expect("a quiet world");
+    let mut last_ms = 0;
+    for bytes in stage.objects.ledger().values() {
+        let header = Record::decode(bytes).expect("it is sound").header;
+        assert!(header.written_ms >= last_ms, "{}", header.number);
+        last_ms = header.written_ms;
+    }
+    // No record behind one that was written later than the time is in what is restored.
+    let moment = stage.time.wall_ms();
+    let (restored, _) = stage.restore(Stop::Time(moment)).expect("a moment before that");
+    assert!(restored.record < ahead && restored.written_ms <= moment, "{restored:?} {ahead}");
     is_true(&stage);
 }
 

@@ -34,3 +34,5 @@ mod changes;
 mod failures;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod twins;

@@ -14,10 +14,10 @@ use super::dice::Dice;
 use super::oracle::Oracle;
 use super::shelf::Memory;
 use crate::fault::{Fault, is_planted};
-use crate::ids::{ChainId, CommitTs, Generation, Instance, Lsn, Position, Salt};
+use crate::ids::{ChainId, CommitTs, Generation, Hash, Instance, Lsn, Nonce, Position, Salt};
 use crate::record::{Follows, Frames, Merge};
 use crate::shelf::Shelf;
-use crate::source::{BaseCopy, Event, Pages, Source, SourceError, Start};
+use crate::source::{BaseCopy, Event, Pages, Source, SourceError, Start, TipOf};
 use crate::world::Random as _;
 
 /// Journal entries that are held for a sidecar at most.
@@ -45,6 +45,10 @@ pub struct Database {
     oracle: Rc<Oracle>,
     dice: Rc<Dice>,
     chain: Option<ChainId>,
+    /// The last record that is known.
+    known: Hash,
+    /// Who may have opened the chain since.
+    opening: Nonce,
     base: Base,
     rows: Rows,
     /// Frames that the base lacks.
@@ -81,6 +85,8 @@ impl Database {
             oracle: Rc::clone(oracle),
             dice: Rc::clone(dice),
             chain: None,
+            known: Hash::ZERO,
+            opening: Nonce::default(),
             base: Base::new(salt),
             rows: Rows::new(),
             frames: Vec::new(),
@@ -108,6 +114,11 @@ impl Database {
         copy.shipped.clear();
         copy.shelf = self.shelf.copied();
         copy
+    }
+
+    /// A copy of all its files on a machine with the name of this one.
+    pub fn twin(&self, host: &str) -> Database {
+        Database { instance: self.instance, ..self.copied_to(host) }
     }
 
     /// The shelf of its machine.
@@ -367,6 +378,18 @@ impl Database {
         behind.or_else(|| is_it(&self.journal_start).then_some(0)).map(|at| self.gone + at)
     }
 
+    /// SOURCE-5.
+    fn knows(&self, tip: &TipOf) -> bool {
+        let has_made = |merge: &Merge| {
+            let is_it = |entry: &Entry| matches!(&entry.what, Happened::Merge(own) if own == merge);
+            self.journal.iter().any(is_it)
+        };
+        tip.hash == self.known
+            || tip.opening == Some(self.opening)
+            || (tip.previous == self.known
+                && tip.merges.as_ref().is_some_and(|merges| merges.iter().all(has_made)))
+    }
+
     fn forget_shipped(&mut self) {
         let Some(through) = self.shipped.values().min() else { return };
         while self.gone < *through
@@ -491,13 +514,22 @@ impl Source for Primary {
         self.database.borrow().chain
     }
 
-    fn note_chain(&mut self, chain: ChainId) -> Result<(), SourceError> {
-        self.database.borrow_mut().chain = Some(chain);
+    fn note_opening(&mut self, writer: Nonce) -> Result<(), SourceError> {
+        self.database.borrow_mut().opening = writer;
         Ok(())
     }
 
-    fn begin(&mut self, tip: Option<Position>) -> Result<Start, SourceError> {
+    fn note_chain(&mut self, chain: ChainId, open: Hash) -> Result<(), SourceError> {
         let mut database = self.database.borrow_mut();
+        database.chain = Some(chain);
+        database.known = open;
+        Ok(())
+    }
+
+    fn begin(&mut self, tip: Option<&TipOf>) -> Result<Start, SourceError> {
+        let mut database = self.database.borrow_mut();
+        let is_known = |tip: &&TipOf| database.knows(tip) || is_planted(Fault::TwinUnseen);
+        let tip = tip.filter(is_known).map(|tip| tip.position);
         let behind = tip.and_then(|tip| database.entry_behind(&tip));
         let is_renewed = tip.is_some() && database.renewed_from == tip;
         let (follows, next, position) = match behind {
@@ -557,8 +589,9 @@ impl Source for Primary {
         Ok(events)
     }
 
-    fn shipped(&mut self, through: &Position) {
+    fn shipped(&mut self, record: Hash, through: &Position) {
         let mut database = self.database.borrow_mut();
+        database.known = record;
         self.told.borrow_mut().push((database.instance, *through));
         if !self.oracle.is_in_chain(through) {
             self.oracle.violate_by_writer(format!(

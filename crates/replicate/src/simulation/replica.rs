@@ -62,6 +62,14 @@ impl Disk {
         }
     }
 
+    /// What is merged is on the disk before, or counts as if it were: the base has it (TARGET-2).
+    fn is_sure_through(&mut self, last: &Frame) {
+        let crc = last.encode(self.position.salt).last_chunk().copied();
+        self.sure.stream = Lsn(last.end());
+        self.sure.commit = crate::ids::CommitTs(last.commit);
+        self.sure.crc = u32::from_le_bytes(crc.expect("a frame has a checksum"));
+    }
+
     /// Behind which frame the stream ends.
     fn set_end(&mut self, last: Option<&Frame>) {
         match last {
@@ -229,6 +237,9 @@ impl Target for Replica {
         *base = merged;
         let merged = disk.frames.iter().take_while(|frame| frame.generation <= merge.through);
         let merged = merged.count();
+        if let Some(last) = merged.checked_sub(1).map(|last| disk.frames[last].clone()) {
+            disk.is_sure_through(&last);
+        }
         disk.frames.drain(..merged);
         disk.synced = disk.synced.saturating_sub(merged);
         disk.position.base = merge.through;

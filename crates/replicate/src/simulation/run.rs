@@ -461,7 +461,10 @@ impl Run {
     /// A copy of the database on another machine, which somebody takes for the primary.
     fn start_elsewhere(&mut self) {
         if self.databases.len() < 2 {
-            let copy = self.databases[0].borrow().copied_to("beta");
+            let first = self.databases[0].borrow();
+            let is_twin = self.dice.one_in(2);
+            let copy = if is_twin { first.twin("beta") } else { first.copied_to("beta") };
+            drop(first);
             self.databases.push(Rc::new(RefCell::new(copy)));
         }
         let take_over = self.dice.one_in(2);

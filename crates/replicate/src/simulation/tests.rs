@@ -40,19 +40,17 @@ fn whatever_fails_what_was_shipped_is_restored() {
 /// A run that finds the fault, or one of those behind it does.
 fn first_seed(fault: Fault) -> u64 {
     match fault {
-        Fault::StrayUnseen => 29,
-        Fault::HashUnread => 751,
-        Fault::FirstLate => 24,
-        Fault::PartsDropped => 228,
+        Fault::StrayUnseen => 69,
+        Fault::HashUnread => 2441,
         _ => 1,
     }
 }
 
 #[test]
 fn each_planted_fault_is_found() {
-    // failures.rs has the one: it costs a follower time, and nothing else. changes.rs has the other: pages
-    // are rarely what they were before the newest snapshot.
-    let elsewhere = [Fault::StrayBelieved, Fault::SumsOfAnother];
+    // failures.rs has the first: it costs a follower time, and nothing else. changes.rs has the second:
+    // pages are rarely what they were before the newest snapshot; and twins.rs the third.
+    let elsewhere = [Fault::StrayBelieved, Fault::SumsOfAnother, Fault::TwinUnseen];
     let of_runs = Fault::ALL.iter().filter(|fault| !elsewhere.contains(fault));
     for fault in of_runs {
         plant(Some(*fault));

@@ -17,7 +17,7 @@ const FILL: &str = "INSERT INTO t WITH RECURSIVE n(i) AS
     SELECT i + 900000000, hex(randomblob(500)) FROM n";
 const DATABASE_BYTES: u64 = 10_000_000;
 
-fn snapshots(stage: &Stage) -> Vec<Snapshot> {
+pub fn snapshots(stage: &Stage) -> Vec<Snapshot> {
     // The sidecar makes it.
     let Ok(store) = objects::open(stage.url.to_str().expect("UTF-8"), false) else {
         return Vec::new();

@@ -109,3 +109,22 @@ fn a_copy_between_a_merge_and_its_settling_has_the_streams_place() {
     stage.agrees();
     assert_eq!(sidecar.terminated(), 0);
 }
+
+// holds SUMS-2, SHELF-1
+#[test]
+fn a_sidecar_that_dies_while_it_puts_its_sums_takes_a_snapshot_that_is_right() {
+    for (point, is_whole) in [("shelf.written", true), ("shelf.renamed", false)] {
+        let stage = Stage::new();
+        stage.writer(1, Some(700), "FULL").ended();
+        assert!(is_killed(stage.sidecar_killed_at(point)));
+        stage.agrees();
+        stage.execute("CREATE TABLE u(a)");
+        let sidecar = stage.sidecar(&[]);
+        stage.writer(2, Some(50), "FULL").ended();
+        stage.agrees();
+        assert_eq!(sidecar.terminated(), 0);
+        let snapshots = crate::changes::snapshots(&stage);
+        let second = snapshots.get(1).expect("behind a change of the schema");
+        assert_eq!(second.is_whole, is_whole, "{point}");
+    }
+}

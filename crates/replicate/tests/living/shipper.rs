@@ -7,7 +7,7 @@ use plait_client::Connection;
 use plait_engine::database::Database;
 use plait_engine::error::Error;
 use plait_engine::ids::Generation;
-use plait_engine::ship::{Begun, Copied, Happened, Position, Shipper};
+use plait_engine::ship::{Begun, Copied, Happened, Position, Shipper, Tip, Written};
 use plait_engine::sync::wait::Wait;
 use plait_tests::crash::disk::SmallDisk;
 
@@ -23,8 +23,21 @@ struct Shipped {
     at: Position,
 }
 
+/// The record that is known.
+const RECORD: [u8; 16] = [3; 16];
+
 fn begin(database: &Arc<Database>, tip: Option<&Position>, limit_bytes: u64) -> (Begun, Shipper) {
-    let begun = Wait::forever(|wait| Shipper::begin(database, tip, limit_bytes, wait));
+    begin_behind(database, tip.map(|at| tip_at(*at)), limit_bytes)
+}
+
+/// A replica that ends with the record that is known.
+fn tip_at(position: Position) -> Tip {
+    let merges = Some(Vec::new());
+    Tip { position, record: RECORD, previous: [2; 16], opening: None, merges }
+}
+
+fn begin_behind(database: &Arc<Database>, tip: Option<Tip>, limit_bytes: u64) -> (Begun, Shipper) {
+    let begun = Wait::forever(|wait| Shipper::begin(database, tip.as_ref(), limit_bytes, wait));
     begun.expect("a shipper")
 }
 
@@ -40,7 +53,7 @@ impl Shipped {
         let database = Shipper::joined(&stage.database).expect("joined");
         let (begun, mut shipper) = begin(&database, None, 1 << 30);
         assert_eq!(begun.anew, Some("there was no replica"));
-        shipper.note_chain([7; 16], "here");
+        shipper.note_chain([7; 16], RECORD, "here");
         Shipped { stage, db, database, shipper, at: begun.position }
     }
 
@@ -77,15 +90,20 @@ impl Shipped {
 
     fn ship(&mut self) -> Vec<Happened> {
         let events = self.read();
-        self.shipper.shipped(&self.at);
+        self.shipper.shipped(RECORD, &self.at);
         events
     }
 
-    /// A new start behind a position.
+    /// A new start behind a position, with which the record that is known ends.
     fn begin_again(self, tip: &Position) -> (Option<&'static str>, Shipped) {
+        self.begin_behind(tip_at(*tip))
+    }
+
+    /// A new start.
+    fn begin_behind(self, tip: Tip) -> (Option<&'static str>, Shipped) {
         let Shipped { stage, db, database, shipper, .. } = self;
         drop(shipper);
-        let (begun, shipper) = begin(&database, Some(tip), 1 << 30);
+        let (begun, shipper) = begin_behind(&database, Some(tip), 1 << 30);
         (begun.anew, Shipped { stage, db, database, shipper, at: begun.position })
     }
 }
@@ -135,10 +153,14 @@ fn a_start_goes_on_behind_a_tip_that_the_database_was_not_told_of() {
     shipped.ship();
     shipped.commit(2);
     shipped.merge();
-    shipped.read();
+    let merges = shipped.read().into_iter().filter_map(|event| match event {
+        Happened::Merge { before, through, written } => Some((before, through, written)),
+        _ => None,
+    });
+    let merges = Some(merges.collect());
     // The record was made, and the sidecar killed before it said so.
-    let tip = shipped.at;
-    let (anew, mut shipped) = shipped.begin_again(&tip);
+    let tip = Tip { record: [6; 16], previous: RECORD, merges, ..tip_at(shipped.at) };
+    let (anew, mut shipped) = shipped.begin_behind(tip);
     assert_eq!(anew, None);
     shipped.commit(3);
     assert_eq!(kinds(&shipped.ship()), "f");
@@ -164,6 +186,78 @@ fn a_database_that_has_gone_on_in_another_way_is_not_taken_for_the_same() {
         assert!(anew.is_some(), "{wrong:?}");
         shipped = again;
     }
+}
+
+// holds SHIP-4
+#[test]
+fn a_copy_with_equal_frames_is_told_by_the_last_record_of_the_replica() {
+    let mut shipped = Shipped::new();
+    shipped.commit(1);
+    shipped.ship();
+    let known = tip_at(shipped.at);
+    drop(shipped.shipper);
+    let anew = |tip: &Tip| begin_behind(&shipped.database, Some(tip.clone()), 1 << 30).0.anew;
+    assert_eq!(anew(&known), None);
+    // A sidecar of the copy has made two records more, which move nothing here.
+    let other = Tip { record: [6; 16], previous: [5; 16], ..known.clone() };
+    assert!(anew(&other).is_some_and(|why| why.contains("copy of the database")));
+    // One record more may be of this database: its sidecar was killed before it knew.
+    let next = Tip { previous: RECORD, ..other.clone() };
+    assert_eq!(anew(&next), None);
+    assert!(anew(&Tip { merges: None, ..next }).is_some());
+    // An OPEN is, if it was about to be made.
+    let open = Tip { opening: Some([4; 16]), ..other };
+    assert!(anew(&open).is_some());
+    let (_, mut shipper) = begin_behind(&shipped.database, Some(known.clone()), 1 << 30);
+    shipper.note_opening([4; 16]);
+    drop(shipper);
+    assert_eq!((anew(&open), anew(&known)), (None, None));
+}
+
+// holds SHIP-4
+#[test]
+fn merges_of_a_copy_at_other_places_are_not_taken_for_the_own() {
+    let mut shipped = Shipped::new();
+    shipped.commit(1);
+    shipped.ship();
+    shipped.commit(2);
+    shipped.merge();
+    let events = shipped.read();
+    let Some(Happened::Merge { before, through, written }) = events.last() else {
+        panic!("{}", kinds(&events))
+    };
+    let own = (*before, *through, *written);
+    let position = shipped.at;
+    drop(shipped.shipper);
+    let anew = |merges: Vec<_>| {
+        let merges = Some(merges);
+        let tip = Tip { position, record: [6; 16], previous: RECORD, opening: None, merges };
+        begin_behind(&shipped.database, Some(tip), 1 << 30).0.anew
+    };
+    assert_eq!(anew(vec![own]), None);
+    let other = Written { sum: own.2.sum ^ 1, ..own.2 };
+    assert!(anew(vec![(own.0, own.1, other)]).is_some());
+    assert!(anew(vec![]).is_some());
+}
+
+// holds TOLD-2
+#[test]
+fn a_shipper_that_lost_its_hold_to_another_one_tells_nothing_more() {
+    let mut shipped = Shipped::new();
+    shipped.commit(1);
+    shipped.ship();
+    let tip = shipped.at;
+    let (_, mut second) = begin(&shipped.database, Some(&tip), 1 << 30);
+    second.note_chain([7; 16], [4; 16], "there");
+    let told = shipped.database.told();
+    assert_eq!((&*told.place, told.record, told.position), ("there", [4; 16], tip));
+    // Nobody has fenced the first yet.
+    shipped.shipper.note_chain([9; 16], RECORD, "here");
+    shipped.shipper.note_opening(RECORD);
+    shipped.shipper.shipped([9; 16], &tip);
+    assert_eq!(shipped.database.told(), told);
+    second.note_opening([5; 16]);
+    assert_eq!(shipped.database.told().opening, [5; 16]);
 }
 
 // holds SHIP-5, BOUND-1
@@ -201,7 +295,7 @@ fn a_break_in_the_midst_of_a_generation_is_remembered_over_a_start() {
         panic!("{}", kinds(&events))
     };
     assert!(incomplete > base && *stream == shipped.at.stream, "{events:?}");
-    shipped.shipper.shipped(&shipped.at.clone());
+    shipped.shipper.shipped(RECORD, &shipped.at.clone());
     let tip = shipped.at;
     let (anew, shipped) = shipped.begin_again(&tip);
     assert!(anew.is_some(), "the rows of commit 2 and 3 are in no base and behind no break");
@@ -209,7 +303,7 @@ fn a_break_in_the_midst_of_a_generation_is_remembered_over_a_start() {
     // That start may end before its chain begins anew: nothing has changed until then.
     let (anew, mut shipped) = shipped.begin_again(&tip);
     assert!(anew.is_some(), "the chain does not begin anew yet");
-    shipped.shipper.note_chain([7; 16], "here");
+    shipped.shipper.note_chain([7; 16], RECORD, "here");
     let tip = shipped.at;
     let (anew, _shipped) = shipped.begin_again(&tip);
     assert_eq!(anew, None);
