@@ -271,6 +271,8 @@ Examples:
     Probe(replicas::ReplicaArgs),
     #[command(name = run::watch::COMMAND, hide = true)]
     RunWatch(run::watch::WatchArgs),
+    #[command(name = restore::LOOK_COMMAND, hide = true)]
+    LookBeforeRestore(restore::LookArgs),
     #[command(name = pages::COMMAND, hide = true)]
     WritePages(pages::PagesArgs),
     #[command(name = demo::TRIAL_COMMAND, hide = true)]
@@ -327,6 +329,7 @@ pub fn parse_and_run() -> Result<u8> {
         Commands::Replicas(args) => replicas::run("replicas", &args),
         Commands::Probe(args) => replicas::run("probe", &args),
         Commands::RunWatch(args) => hidden(run::watch::run(&args).map_err(|e| e.to_string())),
+        Commands::LookBeforeRestore(args) => restore::look(&args),
         Commands::WritePages(args) => pages::write(&args),
         Commands::DemoTrial => hidden(demo::be_trial()),
         Commands::DemoWriter => hidden(demo::be_writer()),

@@ -228,10 +228,14 @@ fn a_database_that_is_open_stays_as_it_is_and_the_program_is_named() {
             &person,
             "close these programs",
         ]);
+        // What `plait-replicate restore --force` asks before it begins.
+        let look = ["look-before-restore"];
+        scene.plait(&look).failed().says(&["is open in process", &person]);
         shell.run("INSERT INTO t VALUES(6); SELECT * FROM t;");
         shell.close();
         assert_eq!(scene.ours("SELECT sum(n) FROM t").done().out, "11\n", "{mode}");
         assert!(files(&scene, "app.db-before").is_empty());
+        scene.plait(&look).done();
         restore(&scene, &[]).done();
         is_restored(&scene, mode);
     }

@@ -12,14 +12,16 @@ pub fn beside(output: &Path) -> PathBuf {
     name.into()
 }
 
-/// Looks for `plait` before hours of work that need it at their end.
+/// Looks whether `plait` is there, and would replace the file now: before hours of work that need that
+/// at their end. It looks again then.
 ///
 /// # Errors
-/// In words.
-pub fn refuse_without_plait() -> Result<(), String> {
+/// In words; `plait` has said why.
+pub fn refuse_early(output: &Path) -> Result<(), String> {
     let plait = plait()?;
-    match std::fs::metadata(&plait) {
-        Ok(_) => Ok(()),
+    match Command::new(&plait).arg("look-before-restore").arg(output).status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err(format!("{} cannot be replaced now: nothing was restored", output.display())),
         Err(error) => Err(missing(&plait, &error)),
     }
 }
@@ -33,8 +35,9 @@ fn missing(plait: &Path, error: &std::io::Error) -> String {
     format!("cannot run {}, which --force needs: {error}; restore to another name", plait.display())
 }
 
-/// Puts a database in the place of what stands there, and removes it where it was made; after a
-/// failure it stays there.
+/// Puts a database in the place of what stands there, and removes it where it was made. After a failure
+/// it is kept as `beside(output)`, which no restore removes: the next one with --force is refused while
+/// it is there.
 ///
 /// # Errors
 /// In words, with the command that goes on: `plait restore` has said why.
@@ -50,11 +53,19 @@ pub fn put(made: PathBuf, output: &Path) -> Result<(), String> {
             let _ = std::fs::remove_file(&made);
             Ok(())
         }
-        Err(why) => Err(format!(
-            "{why}; the restored database is kept in {0}: go on with plait restore '{0}' '{1}'",
-            made.display(),
-            output.display()
-        )),
+        Err(why) => {
+            // Under the name that it has now the next restore would take it for what a killed one left.
+            let kept = beside(output);
+            let kept = std::fs::hard_link(&made, &kept)
+                .and_then(|()| std::fs::remove_file(&made))
+                .map_or(made, |()| kept);
+            Err(format!(
+                "{why}; the restored database is kept in {0}: go on with plait restore '{0}' '{1}', \
+                 then remove it",
+                kept.display(),
+                output.display()
+            ))
+        }
     }
 }
 

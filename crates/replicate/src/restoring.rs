@@ -73,7 +73,7 @@ fn run_with(args: &RestoreArgs, bar: &ProgressBar) -> Result<(), String> {
     }
     let opener = library::opener().ok_or("SQLite cannot begin: out of memory")?;
     if args.force {
-        displace::refuse_without_plait()?;
+        displace::refuse_early(&args.output)?;
     }
     let beside = if args.force { displace::beside(&args.output) } else { args.output.clone() };
     let file = NewFile::begin(&beside, opener, Chance.number() as u32)
@@ -114,7 +114,8 @@ fn run_with(args: &RestoreArgs, bar: &ProgressBar) -> Result<(), String> {
 fn cannot_begin(args: &RestoreArgs, error: &std::io::Error) -> String {
     let advice = match error.kind() {
         std::io::ErrorKind::AlreadyExists if args.force => {
-            ", where --force makes the database first; move it away"
+            ", where --force makes the database first: one that an earlier restore has kept? put it in \
+             place with plait restore, or move it away"
         }
         std::io::ErrorKind::AlreadyExists => {
             "; choose another name, or give --force, which puts what stands there aside"

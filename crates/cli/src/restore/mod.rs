@@ -49,6 +49,17 @@ pub struct RestoreArgs {
     check: Thoroughness,
 }
 
+/// The command's name, which the help does not show: `plait-replicate restore --force` runs it before it
+/// begins, which may take hours.
+pub const LOOK_COMMAND: &str = "look-before-restore";
+
+/// Arguments of `plait look-before-restore`.
+#[derive(Args, Debug)]
+pub struct LookArgs {
+    /// The database that is to be replaced, or made
+    file: PathBuf,
+}
+
 /// Journal modes that persist in a file.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Mode {
@@ -86,6 +97,14 @@ pub fn run(args: &RestoreArgs) -> Result<u8> {
         }
         None => replica::hand_over(&args.backup, &args.replica),
     }
+}
+
+/// Fails where a restore to this file would be refused now, whatever the backup is.
+pub fn look(args: &LookArgs) -> Result<u8> {
+    let path = follow(&args.file)?;
+    old_file(&path, &args.file)?;
+    users::refuse(&path, &all_of(&path))?;
+    Ok(failure::OK)
 }
 
 fn put_in_place(args: &Request<'_>) -> Result<u8> {

@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
+use plait_engine::crash_point;
+
 use super::written::{COUNTERS, SALT, VERSIONS};
 use crate::ids::{Generation, Salt};
 use crate::record::item::each_page;
@@ -78,6 +80,7 @@ impl Pages {
             file.write_all_at(page, at * u64::from(self.page_bytes)).map_err(|e| said(&e))?;
             self.there.insert(u64::from(number));
         }
+        crash_point!("replica.paged");
         Ok(())
     }
 

@@ -33,6 +33,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use plait_engine::base::{Base, BaseOpener, Checkpoint};
+use plait_engine::crash_point;
 use plait_engine::error::Error as EngineError;
 use plait_engine::ids as engine;
 use plait_engine::replay::{Replay, rest};
@@ -135,6 +136,7 @@ impl NewFile {
         self.replay.settle(base).map_err(|e| of_engine(&e))?;
         rest(base).map_err(|e| of_engine(&e))?;
         self.close()?;
+        crash_point!("replica.settled");
         self.place.file.sync_all().map_err(|e| io(&e))
     }
 
@@ -244,6 +246,7 @@ impl Target for NewFile {
             )));
         }
         self.place.file.sync_all().map_err(|e| io(&e))?;
+        crash_point!("replica.based");
         self.is_whole = true;
         Ok(())
     }
@@ -258,8 +261,10 @@ impl Target for NewFile {
         let through = engine::Generation::new(merge.through.0);
         let base = opened(&mut self.base, &*self.opener, &self.place.path)?;
         self.replay.merge(base, through).map_err(|e| of_engine(&e))?;
+        crash_point!("replica.merging");
         let sum = self.compare(merge)?;
         self.checkpoint()?;
+        crash_point!("replica.merged");
         // A base that differs is of no use to who does not accept it (NEWFILE-2).
         self.is_whole = accepts || sum == merge.sum;
         Ok(sum)
@@ -295,6 +300,7 @@ impl Target for NewFile {
                 first.generation, self.through
             )));
         }
+        crash_point!("replica.pages_committed");
         self.is_whole = true;
         Ok(())
     }

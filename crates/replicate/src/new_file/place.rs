@@ -15,6 +15,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use plait_engine::crash_point;
+
 /// Stands between the destination's name and something random.
 const INFIX: &str = ".plait-replica-";
 /// Hexadecimal digits of the random end.
@@ -74,6 +76,7 @@ impl Place {
             let what = "another restore to this place began at the same time: start again";
             return Err(io::Error::new(ErrorKind::WouldBlock, what));
         }
+        crash_point!("replica.begun");
         Ok(place)
     }
 
@@ -96,6 +99,7 @@ impl Place {
         refuse_occupied(&self.destination)?;
         give_rights_of_new(&self.path)?;
         self.file.sync_all()?;
+        crash_point!("replica.naming");
         let (from, to) = (&self.path, &self.destination);
         let cwd = rustix::fs::CWD;
         match rustix::fs::renameat_with(cwd, from, cwd, to, rustix::fs::RenameFlags::NOREPLACE) {
@@ -106,6 +110,7 @@ impl Place {
             }
             other => other?,
         }
+        crash_point!("replica.named");
         self.is_kept = true;
         let folder = self.destination.parent().unwrap_or(Path::new("."));
         File::open(folder)?.sync_all()

@@ -493,20 +493,37 @@ fn with_force_plait_restore_gets_the_whole_file_which_is_kept_if_that_fails() {
     let alone = forced();
     assert_eq!(alone.status.code(), Some(1));
     assert!(said(&alone).contains("bin/plait, which --force needs"), "{}", said(&alone));
-    for (code, outcome) in [(0, "success"), (1, "failure")] {
-        let script = format!("#!/bin/sh\n[ \"$1\" = restore ] && cp \"$2\" \"$3\"; exit {code}\n");
+    let acts = |script: &str| {
         let plait = folder.join("plait");
-        std::fs::write(&plait, script).expect("a script");
+        std::fs::write(&plait, format!("#!/bin/sh\n{script}\n")).expect("a script");
         let rights = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&plait, rights).expect("it may run");
+    };
+    // Somebody uses the file: that is told before anything is restored.
+    acts(
+        "[ \"$1\" = look-before-restore ] && [ \"$2\" = \"${2%/*}/new.db\" ] && exit 1; touch \"$3-tried\"",
+    );
+    let early = forced();
+    assert_eq!(early.status.code(), Some(1));
+    assert!(said(&early).contains("nothing was restored"), "{}", said(&early));
+    assert_eq!(site.left(), ["new.db"]);
+    for (code, outcome) in [(0, "success"), (1, "failure")] {
+        acts(&format!("[ \"$1\" = restore ] || exit 0; cp \"$2\" \"$3\"; exit {code}"));
         let output = forced();
         assert_eq!(output.status.code(), Some(code), "{outcome}: {}", said(&output));
         let mut left = site.left();
         left.retain(|name| name != "new.db");
         assert_eq!(left.len(), usize::from(code != 0), "{outcome}: {left:?}");
         for kept in left {
+            assert_eq!(kept, "new.db.restored");
             assert!(said(&output).contains(&format!("{kept}' '")), "{}", said(&output));
-            std::fs::remove_file(site.path(&kept)).expect("it is kept");
+            // The next one leaves it alone.
+            let bytes = std::fs::read(site.path(&kept)).expect("it is kept");
+            let next = forced();
+            assert_eq!(next.status.code(), Some(1));
+            assert!(said(&next).contains("an earlier restore has kept"), "{}", said(&next));
+            assert_eq!(std::fs::read(site.path(&kept)).expect("it is there"), bytes);
+            std::fs::remove_file(site.path(&kept)).expect("it goes");
         }
     }
     assert!(site.take_rows() == primary.rows(), "other rows");
@@ -565,4 +582,39 @@ fn a_restore_that_is_killed_leaves_nothing_under_the_name_and_the_next_one_remov
     assert!(killed > 2, "{killed}");
     assert!(site.restored_rows(&["--verify"]) == *rows, "other rows");
     assert!(site.left().is_empty(), "{:?}", site.left());
+}
+
+// holds PLACE-1, PLACE-2
+#[cfg(feature = "crash-points")]
+#[test]
+fn a_restore_that_is_killed_at_any_named_step_leaves_nothing_or_all_of_it() {
+    let site = Site::new();
+    let (mut primary, _) = life(&site, 6, 40);
+    for table in ["k", "l"] {
+        primary.exclusive(&format!("CREATE TABLE {table}(a)"));
+        primary.run(&format!("INSERT INTO {table} VALUES(1)"));
+        primary.merge();
+    }
+    let rows = primary.rows();
+    primary.end();
+    let points = plait_engine::crash_point::REPLICA_POINTS.iter();
+    for point in points.filter(|point| point.starts_with("replica.")) {
+        for passage in [1, 2] {
+            let mut command = site.command(&["--verify"]);
+            command.env("PLAIT_CRASH_AT", format!("{point}:{passage}"));
+            let output = command.output().expect("it runs");
+            let is_there = site.left().contains(&"new.db".to_owned());
+            if output.status.signal() == Some(9) {
+                assert_eq!(is_there, *point == "replica.named", "{point}: {:?}", site.left());
+            } else {
+                // It is passed once.
+                assert!(passage > 1 && output.status.success(), "{point}: {}", said(&output));
+            }
+            if is_there {
+                assert!(site.take_rows() == rows, "{point}: other rows");
+            }
+            assert!(site.restored_rows(&["--verify"]) == rows, "{point}: other rows");
+            assert!(site.left().is_empty(), "{point}: {:?}", site.left());
+        }
+    }
 }
