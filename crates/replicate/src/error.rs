@@ -127,6 +127,26 @@ pub enum Error {
         /// What the database names.
         expected: ChainId,
     },
+    /// The place has lost what was written to it.
+    #[error(
+        "record {number} ({name}), with which this sidecar began, is not there any more: the place was \
+         emptied, replaced or unmounted; bring it back, or start anew with --take-over"
+    )]
+    Vanished {
+        /// Which one.
+        number: RecordNumber,
+        /// Its object.
+        name: String,
+    },
+    /// A database was shipped to another state of this place.
+    #[error(
+        "this place is empty, and the database was shipped here before (chain {chain}): it was emptied or \
+         is not mounted; bring it back, or begin anew with --take-over"
+    )]
+    NotThere {
+        /// What the database names.
+        chain: ChainId,
+    },
     /// Starters have overtaken each other.
     #[error("another sidecar started at the same time, three times over: let one of them run")]
     Overtaken,

@@ -154,11 +154,14 @@ fn shown(found: &Replicas) -> String {
         None => text += "nothing can be restored yet: the first snapshot is not complete\n",
         Some(oldest) => {
             let from = dates::utc(oldest.taken_ms);
-            let _ = writeln!(
-                text,
-                "can be restored: from record {} ({from}) to the newest",
-                oldest.as_of
-            );
+            let to = match found.is_newest_restorable() {
+                true => "to the newest".to_owned(),
+                false => format!(
+                    "to record {}; what comes behind it waits for a snapshot",
+                    tip.broken.before()
+                ),
+            };
+            let _ = writeln!(text, "can be restored: from record {} ({from}) {to}", oldest.as_of);
         }
     }
     for snapshot in &found.snapshots {

@@ -77,6 +77,11 @@ impl Replicas {
         })
     }
 
+    /// True if a snapshot leads to the newest record.
+    pub fn is_newest_restorable(&self) -> bool {
+        self.snapshots.last().is_some_and(|newest| newest.as_of >= self.tip.broken)
+    }
+
     /// Requests so far that stores charge as writes, at least: a record each, packs, parts.
     pub fn writes(&self) -> u64 {
         let parts = self.snapshots.iter().map(|snapshot| snapshot.stored_bytes.div_ceil(1 << 20));

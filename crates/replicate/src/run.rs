@@ -33,6 +33,9 @@ const TRY_AGAIN: Duration = Duration::from_secs(5);
 /// How often the database is told what is in the way.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
+/// What is told while the newest record cannot be restored.
+const WAITS: &str = "what was committed since cannot be restored before a snapshot is complete, which is under way";
+
 /// Exit codes, for supervisors.
 const OVER: u8 = 0;
 const AGAIN: u8 = 1;
@@ -111,7 +114,10 @@ fn say(code: u8, text: &str) -> u8 {
 fn code_of(error: &Error, end: Option<End>) -> u8 {
     match error {
         Error::Fenced { .. } => FENCED,
-        Error::Occupied { .. } | Error::OtherChain { .. } | Error::Unfit(_) => USAGE,
+        Error::Occupied { .. }
+        | Error::OtherChain { .. }
+        | Error::NotThere { .. }
+        | Error::Unfit(_) => USAGE,
         Error::Ended(_) if end == Some(End::Over) => OVER,
         _ => AGAIN,
     }
@@ -162,8 +168,12 @@ async fn ship(
             match tokio::time::timeout(TO_END, ships).await {
                 Ok(ended) => ended,
                 Err(_) => Err(Error::Source(format!(
-                    "not everything could be shipped within {} seconds: the next start goes on",
-                    TO_END.as_secs()
+                    "not everything could be shipped within {} seconds{}: the next start goes on",
+                    TO_END.as_secs(),
+                    match world.unrestorable_since() {
+                        Some(_) => ", the snapshot above all without which it cannot be restored",
+                        None => "",
+                    }
                 ))),
             }
         }
@@ -172,18 +182,20 @@ async fn ship(
 
 /// Tells the database what is in the way.
 fn tell(world: &World, database: &Arc<Database>) {
-    let trouble = world.trouble();
+    let waits = || world.unrestorable_since().map(|since| (WAITS.to_owned(), since, ""));
+    let trouble = world.trouble().map(|trouble| (trouble.what, trouble.since, "; it is tried again"));
+    let trouble = trouble.or_else(waits);
     let told = database.told();
-    let what = trouble.as_ref().map_or("", |trouble| &trouble.what);
+    let what = trouble.as_ref().map_or("", |(what, ..)| what);
     let (is_new, was) = (told.trouble.is_empty() != what.is_empty(), &told.trouble);
     if is_new || !what.starts_with(&**was) {
-        let since = trouble.as_ref().map_or(0, |trouble| {
-            let ago = world.clock().now().saturating_sub(trouble.since);
+        let since = trouble.as_ref().map_or(0, |(_, since, _)| {
+            let ago = world.clock().now().saturating_sub(*since);
             world.clock().wall_ms().saturating_sub(ago.as_millis() as u64)
         });
         database.note_shipping_trouble(what, since);
-        if !what.is_empty() {
-            eprintln!("plait-replicate: {what}; it is tried again");
+        if let Some((what, _, then)) = &trouble {
+            eprintln!("plait-replicate: {}{then}", printable(what));
         }
     }
 }

@@ -84,6 +84,7 @@ pub struct World {
     patience: Patience,
     requests: Rc<Cell<Requests>>,
     trouble: Rc<RefCell<Option<Trouble>>>,
+    unrestorable: Rc<Cell<Option<Duration>>>,
 }
 
 impl World {
@@ -94,7 +95,15 @@ impl World {
         random: Rc<dyn Random>,
         patience: Patience,
     ) -> World {
-        World { store, clock, random, patience, requests: Rc::default(), trouble: Rc::default() }
+        World {
+            store,
+            clock,
+            random,
+            patience,
+            requests: Rc::default(),
+            trouble: Rc::default(),
+            unrestorable: Rc::default(),
+        }
     }
 
     /// The same world with another patience.
@@ -149,6 +158,17 @@ impl World {
         let mut trouble = self.trouble.borrow_mut();
         let since = trouble.as_ref().map_or(self.clock.now(), |trouble| trouble.since);
         *trouble = Some(Trouble { what: error.to_string(), since });
+    }
+
+    /// Remembers whether what was shipped last can be restored.
+    pub fn note_restorable(&self, is_restorable: bool) {
+        let since = self.unrestorable.get().unwrap_or_else(|| self.clock.now());
+        self.unrestorable.set((!is_restorable).then_some(since));
+    }
+
+    /// Since when what was shipped last cannot be restored, if it cannot.
+    pub fn unrestorable_since(&self) -> Option<Duration> {
+        self.unrestorable.get()
     }
 
     /// Nothing is in the way any more.

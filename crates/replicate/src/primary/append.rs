@@ -140,6 +140,7 @@ impl Sidecar {
         self.packing.note(&record, &bytes, self.writer.tip_hash, large);
         self.snapshots.note(&record);
         self.note_named(&record);
+        self.note_restorable();
         Ok(())
     }
 }

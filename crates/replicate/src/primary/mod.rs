@@ -120,6 +120,8 @@ pub struct Sidecar {
     has_more: bool,
     /// The database could be read when it was last asked.
     could_read: bool,
+    /// When the own OPEN was last looked for.
+    last_check: Duration,
 }
 
 /// The end of the chain, as its writer knows it.
@@ -166,6 +168,7 @@ impl Sidecar {
     /// What ends the sidecar, as of [`Sidecar::run`].
     pub async fn step(&mut self) -> Result<()> {
         if self.time_to_record().is_zero() {
+            self.check_place(self.settings.idle).await?;
             return self.ship().await;
         }
         let did = self.copy_some().await? || self.pack_some().await || self.sweep_some().await;
@@ -175,7 +178,7 @@ impl Sidecar {
         Ok(())
     }
 
-    /// Ships what there is, before an end.
+    /// Ships what there is, before an end, and the snapshot without which it could not be restored.
     ///
     /// # Errors
     /// As [`Sidecar::run`].
@@ -189,7 +192,44 @@ impl Sidecar {
                 self.world.clock().sleep(PAUSE_TO_END).await;
             }
         }
+        self.check_place(Duration::ZERO).await?;
+        while !self.is_restorable() {
+            if !self.copy_some().await? {
+                self.world.clock().sleep(PAUSE_TO_END).await;
+            }
+            self.ship().await?;
+        }
         Ok(())
+    }
+
+    /// True if a snapshot leads to the last known record.
+    pub fn is_restorable(&self) -> bool {
+        self.writer.tip.snapshot > self.writer.tip.broken
+    }
+
+    /// Tells the world whether the last known record can be restored.
+    fn note_restorable(&self) {
+        self.world.note_restorable(self.is_restorable());
+    }
+
+    /// Looks whether the own OPEN, which is never deleted (CHAIN-8), is still there, if this was not
+    /// done for `every`: a place may be unmounted, or emptied, and takes records as if nothing had
+    /// happened.
+    async fn check_place(&mut self, every: Duration) -> Result<()> {
+        let now = self.world.clock().now();
+        if now < self.last_check + every {
+            return Ok(());
+        }
+        let number = self.writer.tip.opened;
+        let name = crate::names::record(number);
+        match self.once.try_get(&name).await {
+            Ok(None) => Err(Error::Vanished { number, name }),
+            // A store that does not answer is the next call's trouble.
+            Ok(Some(_)) | Err(_) => {
+                self.last_check = now;
+                Ok(())
+            }
+        }
     }
 
     fn time_to_record(&self) -> Duration {

@@ -47,7 +47,11 @@ impl Sidecar {
         for _ in 0..TRIES {
             let before = match find_tip(&world).await? {
                 Some(tip) => Some(refuse_others(&world, &*source, tip, settings.take_over).await?),
-                None => None,
+                None => match source.chain() {
+                    // It takes a new chain if that is asked for.
+                    Some(chain) if !settings.take_over => return Err(Error::NotThere { chain }),
+                    _ => None,
+                },
             };
             if let Some(opened) = try_open(&world, &mut *source, nonce, before).await? {
                 let chain = opened.record.header.chain;
@@ -82,7 +86,7 @@ impl Sidecar {
         };
         let retention = Retention::new(now);
         let once = without_patience(&world);
-        Sidecar {
+        let sidecar = Sidecar {
             world,
             once,
             source,
@@ -97,7 +101,10 @@ impl Sidecar {
             last_record: now,
             has_more: true,
             could_read: true,
-        }
+            last_check: now,
+        };
+        sidecar.note_restorable();
+        sidecar
     }
 }
 

@@ -259,3 +259,57 @@ fn a_deleted_database_ends_its_sidecar() {
         restored(&stage.url, stage.folder.path(), stop).expect("what was shipped stays");
     assert_eq!(found, rows);
 }
+
+// holds CHAIN-2
+#[test]
+fn a_sidecar_that_is_told_to_end_ends_behind_the_snapshot_that_is_needed() {
+    let stage = Stage::new();
+    stage.execute(
+        "INSERT INTO t WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+         SELECT i + 500000000, hex(randomblob(200)) FROM n",
+    );
+    let sidecar = stage.sidecar(&[]);
+    stage.agrees();
+    stage.execute("INSERT INTO t VALUES(5, 'before'); CREATE TABLE later(a); INSERT INTO t VALUES(6, 'behind')");
+    let rows = stage.rows();
+    assert_eq!(sidecar.terminated(), 0);
+    assert_eq!(stage.restored().expect("the newest can be restored").0, rows);
+    // Before the first snapshot of a place it is the same.
+    let other = Stage { url: stage.folder.path().join("another"), ..Stage::new() };
+    other.execute("INSERT INTO t VALUES(5, 'first')");
+    let sidecar = other.sidecar(&[]);
+    while !other.url.join("chain").exists() {
+        nap(5);
+    }
+    nap(50);
+    assert_eq!(sidecar.terminated(), 0);
+    assert_eq!(other.restored().expect("it can be restored").0, other.rows());
+}
+
+#[test]
+fn a_place_that_has_lost_what_was_shipped_is_told() {
+    let stage = Stage::new();
+    let keeper = open(&stage.database);
+    keeper.query("SELECT count(*) FROM plait_status").expect("it is asked");
+    keeper.execute("INSERT INTO t VALUES(3, 'a session that stays')").expect("a commit");
+    let sidecar = stage.sidecar(&[]);
+    stage.agrees();
+    // As where a disk is not mounted any more.
+    let away = stage.folder.path().join("away");
+    std::fs::rename(&stage.url, &away).expect("it goes");
+    std::fs::create_dir(&stage.url).expect("an empty folder");
+    stage.writer(1, Some(50), "FULL").ended();
+    assert_eq!(sidecar.ended().code(), Some(1), "within its idle time");
+    std::fs::remove_dir_all(&stage.url).expect("what it has left");
+    std::fs::create_dir(&stage.url).expect("an empty folder");
+    assert_eq!(stage.sidecar(&[]).ended().code(), Some(2), "it was shipped there before");
+    std::fs::remove_dir_all(&stage.url).expect("what it has left");
+    std::fs::rename(&away, &stage.url).expect("it is mounted again");
+    let sidecar = stage.sidecar(&[]);
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+    std::fs::remove_dir_all(&stage.url).expect("it goes for good");
+    let sidecar = stage.sidecar(&["--take-over"]);
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+}
