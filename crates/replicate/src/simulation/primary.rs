@@ -542,7 +542,9 @@ impl Source for Primary {
         };
         self.next = next;
         self.at = position;
-        self.newest = Generation(0);
+        // Frames before the position are given already, by whichever sidecar.
+        let given = database.frames.iter().rfind(|frame| frame.end() <= position.stream.0);
+        self.newest = given.map_or(Generation(0), |frame| frame.generation);
         self.salt.set(database.position.salt);
         database.shipped.insert(self.id, next);
         Ok(Start {

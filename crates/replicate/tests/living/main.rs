@@ -11,6 +11,7 @@ use plait_sqlite as _;
 mod real;
 
 mod changes;
+mod disks;
 #[cfg(feature = "crash-points")]
 mod killed;
 mod model;

@@ -1,0 +1,155 @@
+//! Disks that are full, and files that cannot be read: real ones, where the machine lets a test make
+//! them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use plait_client::Value;
+use plait_tests::crash::disk::SmallDisk;
+
+use crate::processes::{Process, open};
+use crate::stage::Stage;
+
+const FILL: &str = "INSERT INTO t WITH RECURSIVE n(i) AS
+    (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)
+    SELECT i + 900000000, hex(randomblob(500)) FROM n";
+
+/// What is in the way of a sidecar, once there is something.
+fn trouble(stage: &Stage) -> String {
+    let db = open(&stage.database);
+    db.query("SELECT count(*) FROM t").expect("it joins");
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(60) {
+        let sql = "SELECT value FROM plait_status WHERE name = 'replication_error'";
+        let rows = db.query(sql).unwrap_or_default();
+        match rows.first().and_then(|row| row.first()) {
+            Some(Value::Text(said)) if !said.is_empty() => {
+                return String::from_utf8_lossy(said).into_owned();
+            }
+            _ => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+    panic!("nothing is in the way");
+}
+
+#[test]
+fn a_store_without_space_costs_a_lag_and_no_commit() {
+    let Some(disk) = SmallDisk::mount(40) else { return };
+    let stage = Stage { url: disk.path().join("replica"), ..Stage::new() };
+    stage.execute(FILL);
+    let sidecar = stage.sidecar(&[]);
+    stage.agrees();
+    disk.fill_but(0);
+    // Records, and the parts of a snapshot.
+    assert!(stage.writer(1, Some(300), "FULL").ended().success());
+    stage.execute("CREATE TABLE u(a)");
+    assert!(stage.writer(2, Some(50), "FULL").ended().success());
+    let said = trouble(&stage);
+    assert!(said.contains("no space left"), "{said}");
+    disk.empty();
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds SCRATCH-3
+#[test]
+fn a_snapshot_waits_for_room_beside_commits() {
+    let Some(disk) = SmallDisk::mount(300) else { return };
+    let stage = Stage::new();
+    stage.execute(FILL);
+    disk.fill_but(100 << 20);
+    let scratch = disk.path().to_str().expect("UTF-8");
+    let sidecar = stage.sidecar(&["--scratch", scratch]);
+    let said = trouble(&stage);
+    assert!(said.contains("bytes left, and a copy of the database takes"), "{said}");
+    assert!(stage.writer(1, Some(100), "FULL").ended().success());
+    assert!(stage.restored().is_err(), "there is no snapshot yet");
+    disk.empty();
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn a_restore_to_a_full_disk_leaves_nothing_and_says_so() {
+    let Some(disk) = SmallDisk::mount(40) else { return };
+    let stage = Stage::new();
+    stage.execute(FILL);
+    let sidecar = stage.sidecar(&[]);
+    stage.writer(1, Some(500), "FULL").ended();
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+    let to = disk.path().join("new.db");
+    let restore = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+        command.arg("restore").arg(&stage.url).arg("-o").arg(&to).output().expect("it runs")
+    };
+    let names = || {
+        let entries = std::fs::read_dir(disk.path()).expect("a folder").flatten();
+        entries.filter(|entry| entry.file_name() != "ballast").count()
+    };
+    let length = std::fs::metadata(&stage.database).expect("a file").len();
+    // In the midst of the snapshot, at its end, in a merge.
+    for free in [0, 64 << 10, length / 2, length - 4096, length + (16 << 10)] {
+        disk.fill_but(free);
+        let output = restore();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{free}: {said}");
+        assert!(said.contains("no space left"), "{free}: {said}");
+        assert_eq!(names(), 0, "{free}");
+        disk.empty();
+    }
+    assert!(restore().status.success());
+    let rows = crate::model::rows_of(&to);
+    assert!(rows == stage.rows(), "other rows");
+}
+
+/// Compiles what lets reads fail; `None` without a compiler.
+fn preloaded(folder: &Path) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/living/unreadable.c");
+    let library = folder.join("unreadable.so");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).arg("-ldl");
+    let is_made = compiler.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+    if !is_made {
+        eprintln!("skipped: no compiler for what lets reads fail");
+    }
+    is_made.then_some(library)
+}
+
+#[test]
+fn reads_that_fail_cost_time_or_a_new_start_and_nothing_that_was_committed() {
+    let stage = Stage::new();
+    let Some(library) = preloaded(stage.folder.path()) else { return };
+    stage.execute(FILL);
+    let keeper = open(&stage.database);
+    keeper.query("SELECT count(*) FROM plait_status").expect("it is asked");
+    keeper.execute("INSERT INTO t VALUES(3, 'a session that stays')").expect("a commit");
+    let mut name = 0;
+    // The log, the base and its WAL, and the copy of it, which has no name.
+    for of in ["app.db-plait", "app.db", "(deleted)"] {
+        for from in [1, 2, 9] {
+            name += 1;
+            let log = stage.folder.path().join("said");
+            let said = std::fs::File::create(&log).expect("a file");
+            let mut command = Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+            command.env("LD_PRELOAD", &library).env("UNREADABLE", of);
+            command.env("UNREADABLE_FROM", from.to_string()).env("UNREADABLE_COUNT", "2");
+            command.arg("run").arg(&stage.url).arg(&stage.database).args(["--interval", "50ms"]);
+            command.stdout(Stdio::null()).stderr(said);
+            let mut sidecar = command.spawn().expect("a process");
+            stage.writer(name, Some(60), "FULL").ended();
+            keeper.execute(&format!("CREATE TABLE u{name}(a)")).expect("a table");
+            stage.writer(100 + name, Some(60), "FULL").ended();
+            std::thread::sleep(Duration::from_millis(300));
+            // It may have ended, for a new start.
+            let _ = sidecar.kill();
+            let _ = sidecar.wait();
+            let text = std::fs::read_to_string(&log).expect("what it said");
+            assert!(from > 2 || text.contains("a read has failed"), "{of} {from}: {text}");
+            let sound: Process = stage.sidecar(&[]);
+            stage.agrees();
+            assert_eq!(sound.terminated(), 0);
+        }
+    }
+}
