@@ -141,8 +141,8 @@ pub struct Shipper {
     begins_anew: bool,
     /// The hold was broken, and `Lost` was not given yet.
     is_behind: bool,
-    /// Since when the log has more than is on disk, which ended there.
-    unsynced: Option<(Lsn, Instant)>,
+    /// Through where the log was on disk when it was last asked, and since when it is that far.
+    durable: (Lsn, Instant),
     copying: Option<Copying>,
 }
 
@@ -190,7 +190,7 @@ impl Shipper {
             passed: Vec::new(),
             begins_anew: anew.is_some(),
             is_behind: false,
-            unsynced: None,
+            durable: (Lsn::new(0), Instant::now()),
             copying: None,
         };
         Ok((begun, shipper))
@@ -288,18 +288,14 @@ impl Shipper {
         let shared = self.db.log_shared();
         let durable = shared.durable_through();
         let end = shared.log_end();
-        match self.unsynced {
-            _ if durable >= end => self.unsynced = None,
-            Some((then, since)) if then == durable => {
-                if since.elapsed() >= SYNC_AFTER {
-                    self.db.log()?.sync_through(end)?;
-                    self.unsynced = None;
-                    return Ok(self.db.log_shared().durable_through());
-                }
-            }
-            _ => self.unsynced = Some((durable, Instant::now())),
+        let (then, since) = self.durable;
+        if then != durable {
+            self.durable = (durable, Instant::now());
+        } else if durable < end && since.elapsed() >= SYNC_AFTER {
+            self.db.log()?.sync_through(end)?;
+            self.durable = (self.db.log_shared().durable_through(), Instant::now());
         }
-        Ok(durable)
+        Ok(self.durable.0)
     }
 
     fn next_change(&self, count: u64) -> Next {

@@ -7,7 +7,7 @@ use plait_client::Connection;
 use plait_engine::database::Database;
 use plait_engine::error::Error;
 use plait_engine::ids::Generation;
-use plait_engine::ship::{Begun, Copied, Happened, Position, Shipper, Tip, Written};
+use plait_engine::ship::{Begun, Copied, Happened, Position, SYNC_AFTER, Shipper, Tip, Written};
 use plait_engine::sync::wait::Wait;
 use plait_tests::crash::disk::SmallDisk;
 
@@ -319,6 +319,23 @@ fn a_hold_that_was_broken_is_taken_again_where_nothing_is_gone() {
     drop(begin(&shipped.database, None, 1 << 30));
     shipped.commit(2);
     assert_eq!(kinds(&shipped.ship()), "f");
+}
+
+// holds SHIP-6
+#[test]
+fn what_nobody_has_synced_for_a_while_is_given_at_the_first_look() {
+    let mut shipped = Shipped::new();
+    shipped.commit(1);
+    shipped.ship();
+    shipped.db.query("PRAGMA synchronous = NORMAL").expect("a level");
+    for round in 2..5 {
+        std::thread::sleep(SYNC_AFTER + Duration::from_millis(50));
+        shipped.commit(round);
+        assert_eq!(kinds(&shipped.ship()), "f", "round {round}");
+    }
+    // Somebody else may sync it yet.
+    shipped.commit(9);
+    assert_eq!(kinds(&shipped.ship()), "");
 }
 
 /// A copy of the base, or why there is none.
