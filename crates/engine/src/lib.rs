@@ -38,6 +38,7 @@ pub mod pages;
 mod random;
 mod registry;
 pub mod replay;
+pub mod replica;
 pub mod session;
 pub mod several;
 pub mod ship;

@@ -162,6 +162,7 @@ static const char *plUnsuitable(Btree *p){
 /* True if the handle cannot write the file. To read a file at rest it need not join, which writes
 ** files next to the database. */
 static int plReadsOnly(Btree *p){
+  if( plFollows(p) ) return sqlite3PagerIsreadonly(p->pBt->pPager);      /* FOLLOWS-2 */
   return (p->pBt->btsFlags & BTS_READ_ONLY)!=0;
 }
 
@@ -465,6 +466,7 @@ SQLITE_PRIVATE SQLITE_INLINE int sqlite3BtreeBeginTrans(Btree *p, int wrflag, in
   int bBegins;
   if( PL_UNLIKELY(p->db->nDb>2) && PL_MET(p->db) ) plStashClearAll(p->db);
   else if( PL_UNLIKELY(p->pPl!=0) ) plStashClear(p);
+  if( wrflag && plFollows(p) ) return plRefuseReplica(p);
   if( PL_UNLIKELY((p->db->flags & SQLITE_ResetDatabase)!=0) && plSeemsMarked(p) ) return plRefuseReset(p);
   if( PL_BT(p) ) return plBeginTrans(p, wrflag, pSchemaVersion);
   bBegins = p->inTrans==TRANS_NONE;

@@ -94,7 +94,7 @@ static int plBeginEarly(Btree *p){
   int rc;
   if( !plBegunPlain(db) || db->nVdbeExec!=1 || db->nVdbeActive!=1 || db->nDb>2 || db->init.busy ) return SQLITE_DONE;
   db->mDbFlags &= ~(u32)DBFLAG_PlFirst;
-  if( pPl->bReadonly || (db->flags & SQLITE_QueryOnly) ) return SQLITE_DONE;
+  if( pPl->bReadonly || plFollows(p) || (db->flags & SQLITE_QueryOnly) ) return SQLITE_DONE;
   db->iPlFirst = plTextHash(db->pPlFirst->zSql);
   if( pl_begins_early(pPl->pConn, db->iPlFirst)!=SQLITE_OK ) return SQLITE_DONE;
   rc = plBecomeWriter(p, 0);

@@ -122,7 +122,7 @@ static int plAllowBeside(Btree *p){
   PlBtree *pPl;
   if( p==0 || !PL_BT(p) || p->inTrans!=TRANS_NONE || p->sharable ) return 0;
   pPl = p->pPl;
-  if( pPl->bReadonly || pPl->eWrite || pPl->bExcl || pPl->rcBroken || pl_runs_beside(pPl->pConn)!=SQLITE_OK ) return 0;
+  if( pPl->bReadonly || plFollows(p) || pPl->eWrite || pPl->bExcl || pPl->rcBroken || pl_runs_beside(pPl->pConn)!=SQLITE_OK ) return 0;
   pPl->bBeside = 1;
   return 1;
 }

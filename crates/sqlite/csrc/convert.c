@@ -88,6 +88,7 @@ static int plEnable(Vdbe *pVdbe, Btree *p){
   if( !p->db->autoCommit || p->db->nVdbeRead>1 ){
     return plRefuse(pVdbe, SQLITE_ERROR, "cannot change into concurrent mode from within a transaction");
   }
+  if( plFollows(p) ) return plRefuseMode(pVdbe, p);
   if( sqlite3BtreeIsReadonly(p) ){
     return plRefuse(pVdbe, SQLITE_READONLY, "attempt to change a read-only database into concurrent mode");
   }
@@ -247,7 +248,12 @@ static int plJournalModeIn(Vdbe *pVdbe, Btree *p, int eAsked, int *pRc){
       return PAGER_JOURNALMODE_QUERY;
     }
   }else if( eAsked!=PAGER_JOURNALMODE_QUERY && PL_BT(p) ){
-    *pRc = plDisable(pVdbe, p);
+    *pRc = plFollows(p) ? plRefuseMode(pVdbe, p) : plDisable(pVdbe, p);
+    return *pRc ? PAGER_JOURNALMODE_QUERY : eAsked;
+  }
+  if( eAsked!=PAGER_JOURNALMODE_QUERY && plFollows(p) && bWal!=(eAsked==PAGER_JOURNALMODE_WAL) ){
+    *pRc = plRefuseMode(pVdbe, p);
+    return PAGER_JOURNALMODE_QUERY;
   }
   return eAsked;
 }

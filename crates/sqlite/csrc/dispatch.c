@@ -11,7 +11,8 @@
 ** are ours, because the others are stock cursors; H: handwritten.txt, wrapper in csrc; -: stock
 ** code as it is, because it relies only on what facades and attached handles keep true.
 **
-**  Open                    -  a handle becomes concurrent when a transaction first sees the mark
+**  Open                    H  follows.c: looks for the mark of a replica; a handle becomes
+**                             concurrent when a transaction first sees the mark of the mode
 **  Close                   H  attach.c: leaves the session after the stock handle is gone
 **  SetCacheSize, SetSpillSize, SetMmapLimit, SetPageSize, GetPageSize, MaxPageCount, SecureDelete,
 **  GetReserve*, LastPage, GetAutoVacuum, SetAutoVacuum  -  properties of the base
@@ -110,6 +111,7 @@ static int plWholeJournal(Btree *p);
 #include "rowid.c"
 #include "cursor.c"
 #include "fits.c"
+#include "follows.c"
 #include "alone.c"
 #include "attach.c"
 #include "begin.c"

@@ -240,6 +240,19 @@ typedef struct PlWait {
   void *pCtx;
 } PlWait;
 
+/* ---- replicas (replica.rs) ------------------------------------------------- */
+/* SQLITE_OK: a mark says that the database at zPath is a replica. SQLITE_DONE: there is none. */
+int  pl_is_replica(const char *zPath);
+/* Why a replica is not written, for pl_free(); 0 if that cannot be said. */
+char *pl_replica_refusal(const char *zPath);
+/* When the primary wrote what the replica has. SQLITE_DONE: it is none. */
+int  pl_replica_time(const char *zPath, int64_t *pMs, char **pzErr);
+/* The ticket of the newest commit of the primary that the replica has. */
+int  pl_replica_ticket(const char *zPath, uint64_t *pTicket, char **pzErr);
+/* SQLITE_OK: the replica has the commit of that ticket of the primary. SQLITE_DONE: it had not
+** within ms milliseconds; ms<0: no limit. */
+int  pl_replica_wait(const char *zPath, uint64_t ticket, int ms, const PlWait *, char **pzErr);
+
 /* ---- tickets (txn/tickets.rs) --------------------------------------------- */
 /* Returns the ticket of the connection's last commit, and the newest ticket whose commit is on
 ** disk, with all before it. */

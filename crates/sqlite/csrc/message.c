@@ -117,13 +117,9 @@ static SQLITE_NOINLINE PL_COLD char *plForOperator(Btree *p, int rc, char *zText
 }
 
 /* Keeps a text (from sqlite3_mprintf; ownership passes) for rc and returns rc. */
-static int plStash(Btree *p, int rc, char *zText){
+static int plKeepText(Btree *p, int rc, char *zText){
   PlBtree *pPl = plSide(p);
   plRefused(p->db, rc);
-  if( (p->db->openFlags & PL_OPEN_BASE)==0 ){
-    if( plIsForOperator(rc) ) zText = plForOperator(p, rc, zText);
-    plWriteEvents(p->db, 0);
-  }
   if( pPl==0 ){
     sqlite3_free(zText);
     return rc;
@@ -132,6 +128,16 @@ static int plStash(Btree *p, int rc, char *zText){
   pPl->rcStash = rc;
   pPl->zStash = zText;
   return rc;
+}
+
+/* The same, and an event if it is for the operator. */
+static int plStash(Btree *p, int rc, char *zText){
+  (void)plSide(p);
+  if( (p->db->openFlags & PL_OPEN_BASE)==0 ){
+    if( plIsForOperator(rc) ) zText = plForOperator(p, rc, zText);
+    plWriteEvents(p->db, 0);
+  }
+  return plKeepText(p, rc, zText);
 }
 
 /* BUSY in a transaction that is broken (plBreak()): it must not be repeated. */

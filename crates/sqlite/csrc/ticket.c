@@ -8,6 +8,32 @@
 #define PL_TICKET_DURABLE 1
 #define PL_TICKET_WAIT    2    /* *piVal: a ticket; then 1 if it is on disk, 0 if not after ms */
 #define PL_TICKET_FD      3
+#define PL_NEGATIVE "plait_wait: no ticket is negative"
+
+/* On a replica tickets are those of the primary: the mark says which commits are here. */
+static int plReplicaTicket(Btree *p, int eCall, int ms, i64 *piVal, const char **pzErr){
+  const char *zPath = sqlite3PagerFilename(p->pBt->pPager, 0);
+  char *zErr = 0;
+  uint64_t ticket = 0;
+  PlWait wait;
+  int rc;
+  if( eCall!=PL_TICKET_WAIT ){
+    rc = pl_replica_ticket(zPath, &ticket, &zErr);
+    *piVal = (i64)ticket;
+  }else if( *piVal<0 ){
+    *pzErr = PL_NEGATIVE;
+    return SQLITE_MISUSE_BKPT;
+  }else{
+    rc = pl_replica_wait(zPath, (uint64_t)*piVal, ms, plWait(p->db, &wait), &zErr);
+    *piVal = rc==SQLITE_OK;
+    if( rc==SQLITE_DONE ) rc = SQLITE_OK;
+  }
+  if( rc ){
+    rc = plMarkFailed(p, rc, zErr);
+    *pzErr = plErrStr(p->db, rc);
+  }
+  return rc;
+}
 
 /* Runs one of them for the schema zDb, 0 for "main". The caller holds the connection's mutex.
 ** *pzErr of a failure lives as long as the connection's error. */
@@ -23,6 +49,7 @@ static int plTicketCall(sqlite3 *db, int eCall, const char *zDb, int ms, i64 *pi
   }
   /* As the first sqlite3_step() of a statement does. */
   if( db->nVdbeActive==0 ) AtomicStore(&db->u1.isInterrupted, 0);
+  if( p && plFollows(p) && eCall!=PL_TICKET_FD ) return plReplicaTicket(p, eCall, ms, piVal, pzErr);
   rc = p ? plJoin(p) : SQLITE_OK;
   if( rc==SQLITE_OK && (p==0 || !PL_BT(p)) ){
     *pzErr = p && sqlite3BtreeTxnState(p)!=SQLITE_TXN_NONE && plMarked(p->pBt)
@@ -36,7 +63,7 @@ static int plTicketCall(sqlite3 *db, int eCall, const char *zDb, int ms, i64 *pi
     switch( eCall ){
       case PL_TICKET_WAIT:
         if( *piVal<0 ){
-          *pzErr = "plait_wait: no ticket is negative";
+          *pzErr = PL_NEGATIVE;
           return SQLITE_MISUSE_BKPT;
         }
         rc = pl_wait_durable(pConn, (uint64_t)*piVal, ms, plWait(db, &wait));

@@ -231,6 +231,8 @@ static Module *plTableRegister(sqlite3 *db, const char *zName){
 static void plRegisterFunctions(void){
   static FuncDef aFunc[] = {
     FUNCTION(plait_version,   0, 0, 0, plVersionFunc),
+    SFUNCTION(plait_replica_time, 0, 0, 0, plReplicaTimeFunc),
+    SFUNCTION(plait_replica_time, 1, 0, 0, plReplicaTimeFunc),
     SFUNCTION(plait_ticket,    0, PL_TICKET_OWN,     0, plTicketFunc),
     SFUNCTION(plait_ticket,    1, PL_TICKET_OWN,     0, plTicketFunc),
     SFUNCTION(plait_durable,   0, PL_TICKET_DURABLE, 0, plTicketFunc),

@@ -12,6 +12,20 @@ pub fn shm_path(base: &Path) -> PathBuf {
     suffixed(base, "-plait-shm")
 }
 
+/// Returns the name of the mark that makes a database a replica.
+pub fn follows_path(base: &Path) -> PathBuf {
+    suffixed(base, FOLLOWS)
+}
+
+/// Returns the name of the file that a follower of the database holds locked (`flock`) while it
+/// lives.
+pub fn follows_lock_path(base: &Path) -> PathBuf {
+    suffixed(base, "-plait-follows.lock")
+}
+
+/// What the name of a mark ends in.
+pub const FOLLOWS: &str = "-plait-follows";
+
 pub(crate) fn suffixed(base: &Path, suffix: &str) -> PathBuf {
     let mut name = base.as_os_str().to_owned();
     name.push(suffix);

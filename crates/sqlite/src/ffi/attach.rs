@@ -40,7 +40,7 @@ fn told<T>(name: &'static str, f: impl FnOnce() -> Result<T>) -> Result<T> {
 ///
 /// # Safety
 /// `message` points to writable memory for one pointer.
-unsafe fn without_conn(
+pub(super) unsafe fn without_conn(
     message: *mut *mut c_char,
     name: &'static str,
     f: impl FnOnce() -> Result<()>,

@@ -32,6 +32,7 @@ mod events;
 mod keys;
 mod marks;
 mod overlay;
+pub mod replica;
 pub mod report;
 mod rows;
 mod savepoints;

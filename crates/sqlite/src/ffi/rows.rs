@@ -5,6 +5,7 @@ use std::os::raw::{c_char, c_int};
 
 use plait_engine::database::Database;
 use plait_engine::error::Conflict;
+use plait_engine::replica;
 
 use super::codes::{SQLITE_DONE, SQLITE_OK};
 use super::types::{PlCell, PlConflict, PlConn};
@@ -47,10 +48,12 @@ fn rows(db: &Database, table: c_int) -> Vec<Vec<Cell>> {
     match table {
         PL_TABLE_STATUS => {
             let (numbers, texts) = db.shipping_status();
-            let numbers = db.status().into_iter().chain(numbers);
+            let (of_replica, said) = replica::status(db.path());
+            let numbers = db.status().into_iter().chain(numbers).chain(of_replica);
+            let texts = texts.into_iter().chain(said);
             let numbers = numbers.map(|(name, v)| vec![Cell::Text(text(name)), int(v)]);
             let row = |(name, v): (_, String)| vec![Cell::Text(text(name)), Cell::Text(text(&v))];
-            numbers.chain(texts.into_iter().map(row)).collect()
+            numbers.chain(texts.map(row)).collect()
         }
         PL_TABLE_TRANSACTIONS => db
             .transactions()

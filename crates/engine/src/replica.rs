@@ -1,0 +1,204 @@
+//! The mark of a replica: a small text file beside a database, which says that it follows a primary.
+//!
+//! A follower applies what a primary has committed to its database, as commits of its own, and
+//! keeps the mark true: it replaces it in one rename, behind each commit that the mark tells of.
+//! docs/format.md has the lines. Whoever opens the database while the mark is there can only read
+//! it (csrc/follows.c), whatever the mark holds.
+//!
+//! Tickets are timestamps, which go on from session to session (txn/tickets.rs), so a number tells
+//! how far a replica is. A ticket below `first` is of a session before the one that the mark tells
+//! of: what became of its commit is not known, as on the primary.
+//!
+//! Invariants
+//! - MARK-1 A mark that cannot be read, is damaged or of another version is an error with a
+//!   sentence, never taken for a missing one.
+//! - MARK-2 A wait for a ticket returns true only behind a mark that was read in this call and
+//!   holds it: what is read afterwards has the commit.
+//!
+//! Deliberately absent: writing it. Only the follower does.
+
+use std::fs::symlink_metadata;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::database::status::Rows;
+use crate::error::{Error, Result};
+use crate::storage::names::follows_path;
+use crate::storage::side;
+use crate::sync::clock::exact_unix_ms;
+
+const FIRST_LINE: &str = "plait replica 1";
+/// No mark is longer.
+const BYTES_MAX: u64 = 1 << 16;
+/// Between two looks of a wait, which become rarer.
+const NAP: Duration = Duration::from_millis(10);
+const NAP_MAX: Duration = Duration::from_millis(50);
+
+/// What a mark says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// Where the chain is that is followed.
+    pub place: String,
+    /// Its name, in hexadecimal digits.
+    pub chain: String,
+    /// The last record that is applied.
+    pub record: u64,
+    /// Of the primary's session.
+    pub salt: u32,
+    /// Timestamp of the first commit of that session that is known; 0: of none.
+    pub first: u64,
+    /// Timestamp of the last commit of that session that is applied; 0: of none.
+    pub commit: u64,
+    /// When the primary wrote that record, in milliseconds since 1970, by its clock.
+    pub written_ms: u64,
+}
+
+/// Returns true if the mark lies beside the database, or it cannot be found out. One system call.
+pub fn is_marked(base: &Path) -> bool {
+    match symlink_metadata(follows_path(base)) {
+        Ok(_) => true,
+        // A name that is too long has no mark.
+        Err(e) => !matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG)),
+    }
+}
+
+/// Reads the mark beside the database; `None` if there is none.
+///
+/// # Errors
+/// `CantOpen` with a sentence if it cannot be read, is damaged or of another version.
+pub fn read(base: &Path) -> Result<Option<Mark>> {
+    let path = follows_path(base);
+    let refused = |why: String| {
+        let (base, path) = (base.display(), path.display());
+        Error::CantOpen(format!("{base} is a replica, and its mark {path} cannot be used: {why}"))
+    };
+    let file = match side::open(&path, false) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(refused(e.to_string())),
+        Ok(file) => file,
+    };
+    let mut bytes = Vec::new();
+    file.take(BYTES_MAX).read_to_end(&mut bytes).map_err(|e| refused(e.to_string()))?;
+    parse(&bytes).map(Some).map_err(|why| refused(why.into()))
+}
+
+fn parse(bytes: &[u8]) -> Result<Mark, &'static str> {
+    const DAMAGED: &str = "it is damaged";
+    let text = std::str::from_utf8(bytes).map_err(|_| DAMAGED)?;
+    let mut lines = text.lines();
+    match lines.next() {
+        None => return Err("it is empty"),
+        Some(FIRST_LINE) => {}
+        Some(first) if first.starts_with("plait replica ") => {
+            return Err("another version of Plait has written it");
+        }
+        Some(_) => return Err(DAMAGED),
+    }
+    let mut mark = Mark::default();
+    let mut has_record = false;
+    for line in lines {
+        let (name, value) = line.split_once(' ').unwrap_or((line, ""));
+        match name {
+            "place" => value.clone_into(&mut mark.place),
+            "chain" => value.clone_into(&mut mark.chain),
+            "record" | "salt" | "first" | "commit" | "written" => {
+                let value: u64 = value.parse().map_err(|_| DAMAGED)?;
+                match name {
+                    "record" => (mark.record, has_record) = (value, true),
+                    "salt" => mark.salt = u32::try_from(value).map_err(|_| DAMAGED)?,
+                    "first" => mark.first = value,
+                    "commit" => mark.commit = value,
+                    _ => mark.written_ms = value,
+                }
+            }
+            _ => {}
+        }
+    }
+    if mark.place.is_empty() || !has_record { Err(DAMAGED) } else { Ok(mark) }
+}
+
+/// Returns why the database can only be read, and what to do.
+pub fn refusal(base: &Path) -> String {
+    let name = base.display();
+    let why = match read(base) {
+        Ok(Some(mark)) => format!("{name} follows {}", mark.place),
+        Ok(None) => {
+            return format!("{name} followed a primary when this connection opened it: open it again");
+        }
+        Err(e) => e.to_string(),
+    };
+    format!("{why}: write on the primary, or `plait promote {name}`")
+}
+
+/// Returns name and value of what `plait_status` tells of a replica; nothing of another database.
+pub fn status(base: &Path) -> (Rows<i64>, Rows<String>) {
+    let mark = match read(base) {
+        Ok(None) => return Default::default(),
+        Err(e) => return (Vec::new(), vec![("replica_error", e.to_string())]),
+        Ok(Some(mark)) => mark,
+    };
+    let lag_ms = exact_unix_ms().saturating_sub(mark.written_ms);
+    let numbers = vec![
+        ("replica_record", mark.record as i64),
+        ("replica_commit", mark.commit as i64),
+        ("replica_written_ms", mark.written_ms as i64),
+        ("replica_lag_ms", lag_ms as i64),
+    ];
+    (numbers, vec![("replica_place", mark.place)])
+}
+
+fn no_longer(base: &Path) -> Error {
+    Error::Misuse(format!("{} follows no primary any more: open it again", base.display()))
+}
+
+/// Returns the mark of a replica.
+///
+/// # Errors
+/// Those of [`read`]; Misuse if the mark is gone.
+pub fn of(base: &Path) -> Result<Mark> {
+    read(base)?.ok_or_else(|| no_longer(base))
+}
+
+/// Returns true when the primary's commit of `ticket` is applied, false if it is not after
+/// `patience`; `None` waits as long as it takes.
+///
+/// # Errors
+/// Misuse for a ticket of an earlier session; Interrupted; those of [`of`].
+pub fn wait(
+    base: &Path,
+    ticket: u64,
+    patience: Option<Duration>,
+    interrupted: &mut dyn FnMut() -> bool,
+) -> Result<bool> {
+    let until = patience.and_then(|patience| Instant::now().checked_add(patience));
+    let mut nap = NAP;
+    loop {
+        let mark = of(base)?;
+        if ticket == 0 {
+            return Ok(true);
+        }
+        if ticket < mark.first {
+            return Err(Error::Misuse(format!(
+                "ticket {ticket} belongs to an earlier session of the primary that {} follows than \
+                 the one it is in: look in the data whether its commit is there",
+                base.display()
+            )));
+        }
+        if ticket <= mark.commit {
+            return Ok(true);
+        }
+        let left = until.map_or(nap, |until| until.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return Ok(false);
+        }
+        if interrupted() {
+            return Err(Error::Interrupted);
+        }
+        std::thread::sleep(nap.min(left));
+        nap = (nap * 2).min(NAP_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests;

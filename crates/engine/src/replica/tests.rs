@@ -1,0 +1,77 @@
+use super::*;
+
+const WHOLE: &str = "plait replica 1\nplace /mnt/a b/app\nchain 00ff\nrecord 12\nsalt 305419896\nfirst 7\ncommit 98\nwritten 1764380000000\n";
+
+fn beside(text: &str) -> (tempfile::TempDir, std::path::PathBuf) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let base = dir.path().join("replica.db");
+    std::fs::write(follows_path(&base), text).expect("it is written");
+    (dir, base)
+}
+
+fn wait_now(base: &Path, ticket: u64) -> Result<bool> {
+    wait(base, ticket, Some(Duration::ZERO), &mut || false)
+}
+
+#[test]
+fn the_lines_are_read_and_unknown_ones_are_left() {
+    let mark = parse(format!("{WHOLE}later thing\nalone\n").as_bytes()).expect("it is whole");
+    let expected = Mark {
+        place: "/mnt/a b/app".into(),
+        chain: "00ff".into(),
+        record: 12,
+        salt: 305_419_896,
+        first: 7,
+        commit: 98,
+        written_ms: 1_764_380_000_000,
+    };
+    assert_eq!(mark, expected);
+    let without = WHOLE.replace("first 7\n", "");
+    assert_eq!(parse(without.as_bytes()), Ok(Mark { first: 0, ..expected }));
+}
+
+// holds MARK-1
+#[test]
+fn what_is_no_mark_is_an_error_and_not_a_missing_one() {
+    for (text, why) in [
+        ("", "it is empty"),
+        ("plait replica 2\nplace x\nrecord 1\n", "another version of Plait"),
+        ("something else\n", "it is damaged"),
+        ("plait replica 1\nrecord 1\n", "it is damaged"),
+        ("plait replica 1\nplace x\n", "it is damaged"),
+        ("plait replica 1\nplace x\nrecord one\n", "it is damaged"),
+        ("plait replica 1\nplace x\nrecord 1\nsalt 4294967296\n", "it is damaged"),
+    ] {
+        let (_dir, base) = beside(text);
+        let said = read(&base).expect_err(text).to_string();
+        assert!(said.contains("replica.db-plait-follows") && said.contains(why), "{said}");
+        assert!(is_marked(&base) && refusal(&base).contains("`plait promote "), "{text}");
+        assert!(matches!(wait_now(&base, 1), Err(Error::CantOpen(_))), "{text}");
+    }
+    let (dir, base) = beside(WHOLE);
+    std::fs::remove_file(follows_path(&base)).expect("it is removed");
+    assert_eq!(read(&base).expect("there is none"), None);
+    assert!(!is_marked(&base));
+    std::os::unix::fs::symlink("nowhere", follows_path(&base)).expect("a link");
+    assert!(is_marked(&base) && read(&base).is_err(), "a link that leads nowhere");
+    assert!(!is_marked(&dir.path().join("n".repeat(250))), "no room for the name of a mark");
+}
+
+// holds MARK-2
+#[test]
+fn a_wait_ends_behind_a_mark_that_holds_the_ticket() {
+    let (_dir, base) = beside(WHOLE);
+    for ticket in [0, 7, 98] {
+        assert!(wait_now(&base, ticket).expect("it is there"), "{ticket}");
+    }
+    assert!(!wait_now(&base, 99).expect("it is to come"));
+    let early = wait_now(&base, 6).expect_err("of an earlier session").to_string();
+    assert!(early.contains("look in the data"), "{early}");
+    let start = Instant::now();
+    assert!(!wait(&base, 99, Some(NAP * 3), &mut || false).expect("it does not come"));
+    assert!(start.elapsed() >= NAP * 3);
+    let interrupted = wait(&base, 99, None, &mut || true);
+    assert!(matches!(interrupted, Err(Error::Interrupted)));
+    std::fs::remove_file(follows_path(&base)).expect("it is removed");
+    assert!(matches!(wait_now(&base, 7), Err(Error::Misuse(_))));
+}
