@@ -8,8 +8,8 @@ use crate::failure::{self, Failure, Result};
 use crate::os;
 use crate::sqlite::Library;
 use crate::{
-    backup, bench, check, console, convert, demo, doctor, explain, metrics, pages, recover,
-    replicas, restore, run, status, top,
+    backup, bench, check, console, convert, demo, doctor, explain, metrics, pages, promote,
+    recover, replicas, restore, run, status, top,
 };
 
 /// SQLite with many writers: start programs on it, and look after databases in concurrent mode
@@ -216,6 +216,16 @@ Examples:
   plait restore /backups/app.db app.db --to concurrent"
     )]
     Restore(restore::RestoreArgs),
+    /// Make a replica a database that can be written
+    #[command(
+        long_about = "\
+Make a replica, which follows a primary, a database that can be written, from its next opening on.
+
+It asks nothing, and refuses while the follower runs. What the primary has committed since the record that is printed is not in it: \
+from here on the primary must not be written any more.",
+        after_help = "Examples:\n  plait promote replica.db"
+    )]
+    Promote(promote::PromoteArgs),
     /// Bring a database to rest after a crash
     #[command(
         long_about = "\
@@ -321,6 +331,7 @@ pub fn parse_and_run() -> Result<u8> {
         Commands::Doctor(args) => doctor::run(&args),
         Commands::Backup(args) => backup::run(&args),
         Commands::Restore(args) => restore::run(&args),
+        Commands::Promote(args) => promote::run(&args),
         Commands::Recover(args) => recover::run(&args),
         Commands::Explain(args) => explain::run(&args),
         Commands::Demo(args) => demo::run(&args),

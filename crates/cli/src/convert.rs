@@ -10,6 +10,7 @@ use plait_engine::session::aside;
 
 use crate::console::{FAINT, GOOD, NOTICE, styled};
 use crate::failure::{self, Failure, Result, quoted};
+use crate::follows;
 use crate::inspect::outlook::Outlook;
 use crate::inspect::{self, Inspection, SIDE_FILES, base_beside, beside};
 use crate::run::JOURNAL_MODE;
@@ -76,6 +77,7 @@ pub fn enable(args: &EnableArgs) -> Result<u8> {
         anstream::println!("{} is in concurrent mode already", args.file.display());
         return Ok(failure::OK);
     }
+    follows::refuse(&before.path, &args.file)?;
     if matches!(before.outlook(), Outlook::Mixes { .. }) {
         refuse_if_broken(&before, &args.file)?;
     }
@@ -170,6 +172,7 @@ pub fn disable(args: &DisableArgs) -> Result<u8> {
             format!("unset {JOURNAL_MODE} and run the command again"),
         ));
     }
+    follows::refuse(&before.path, &args.file)?;
     refuse_if_broken(&before, &args.file)?;
     if before.is_in_use() {
         return Err(Failure::new(

@@ -15,11 +15,12 @@
 //! | [`explain`] | `plait explain` |
 //! | [`demo`] | `plait demo` |
 //! | [`bench`] | `plait bench` |
+//! | [`promote`] | `plait promote` |
 //! | [`replicas`] | `plait replicate`, `plait replicas`, `plait probe` |
 //! | [`pages`] | `plait write-pages`: man pages and completions |
 //!
 //! Beneath them: [`inspect`] (a database looked at from outside), [`live`] (a session looked at from outside), [`copy`] (a whole copy of one), [`sqlite`] (SQLite's C interface, linked or
-//! loaded), [`installation`] (where the libraries are), [`companion`] (programs beside this one), [`os`], [`console`], [`quantity`], [`failure`].
+//! loaded), [`installation`] (where the libraries are), [`follows`] (the mark of a replica), [`companion`] (programs beside this one), [`os`], [`console`], [`quantity`], [`failure`].
 
 #![deny(unsafe_code)]
 
@@ -35,12 +36,14 @@ mod demo;
 mod doctor;
 mod explain;
 mod failure;
+mod follows;
 mod inspect;
 mod installation;
 mod live;
 mod metrics;
 mod os;
 mod pages;
+mod promote;
 mod quantity;
 mod recover;
 mod replicas;

@@ -11,6 +11,7 @@ use plait_engine::storage::{Storage as _, side};
 use crate::check::state::what_to_do;
 use crate::console::{GOOD, NOTICE, styled};
 use crate::failure::{self, Failure, Result, quoted};
+use crate::follows;
 use crate::inspect::log::Log;
 use crate::inspect::outlook::{Advice, Instead, Outlook};
 use crate::inspect::pairing::Pairing;
@@ -57,6 +58,9 @@ pub fn run(args: &RecoverArgs) -> Result<u8> {
     }
     if state.lost_by_opening().is_some() {
         return Err(empty(args));
+    }
+    if args.accept_base {
+        follows::refuse(&state.path, &args.file)?;
     }
     match (state.outlook(), &state.pairing) {
         (Outlook::Mixes { why }, _) => return accept_file(args, &state, &why),

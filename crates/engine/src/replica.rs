@@ -59,7 +59,9 @@ pub fn is_marked(base: &Path) -> bool {
     match symlink_metadata(follows_path(base)) {
         Ok(_) => true,
         // A name that is too long has no mark.
-        Err(e) => !matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG)),
+        Err(e) => {
+            !matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG))
+        }
     }
 }
 
@@ -124,7 +126,9 @@ pub fn refusal(base: &Path) -> String {
     let why = match read(base) {
         Ok(Some(mark)) => format!("{name} follows {}", mark.place),
         Ok(None) => {
-            return format!("{name} followed a primary when this connection opened it: open it again");
+            return format!(
+                "{name} followed a primary when this connection opened it: open it again"
+            );
         }
         Err(e) => e.to_string(),
     };

@@ -4,6 +4,7 @@ use std::path::Display;
 
 use super::report::{Line, Verdict};
 use crate::failure;
+use crate::follows::Replica;
 use crate::inspect::Inspection;
 use crate::inspect::astray::Astray;
 use crate::inspect::log::Log;
@@ -12,13 +13,27 @@ use crate::inspect::outlook::{Advice, Instead, Outlook};
 use crate::inspect::pairing::Pairing;
 use crate::quantity::{bytes, count, of};
 
+/// What a line about a replica is about.
+pub const REPLICA: &str = "replica";
+
 /// All lines but those about the content.
 pub fn lines(state: &Inspection, astray: &[Astray]) -> Vec<Line> {
     let mut lines =
         vec![mode(state), base(state), wal(state), log(state), memory(state), opening(state)];
+    lines.extend(replica(state));
     lines.extend(astray.iter().map(gone));
     lines.extend(state.spare_strangers.iter().map(|s| Line::new("beside it", Verdict::Notice, s)));
     lines
+}
+
+/// A replica, which can only be read.
+fn replica(state: &Inspection) -> Option<Line> {
+    let replica = Replica::of(&state.path)?;
+    let said = replica.said();
+    Some(match replica.amiss(&state.path) {
+        None => Line::fact(REPLICA, said),
+        Some((what, _)) => Line::new(REPLICA, Verdict::Notice, format!("{said}; {what}")),
+    })
 }
 
 /// A file that was removed or replaced beside living programs.

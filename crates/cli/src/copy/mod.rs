@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use plait_client::{BUSY, FULL, IOERR, LOCKED};
+use plait_engine::storage::names::FOLLOWS;
 use tempfile::NamedTempFile;
 
 use crate::check::content;
@@ -148,10 +149,10 @@ pub fn is_alone(state: &Inspection) -> bool {
     state.header.read_version >= 2 && !has_neighbours(state)
 }
 
-/// Files of a database stand beside it.
+/// Files of a database stand beside it. The mark of a replica has nothing of what is committed.
 pub fn has_neighbours(state: &Inspection) -> bool {
     let is_there = |suffix: &str| std::fs::symlink_metadata(beside(&state.path, suffix)).is_ok();
-    SIDE_FILES.iter().any(|suffix| is_there(suffix))
+    SIDE_FILES.iter().any(|&suffix| suffix != FOLLOWS && is_there(suffix))
 }
 
 /// Opening it where it is would fail: SQLite makes files beside a database even to read it, and brings in what was left, for which there is

@@ -23,6 +23,7 @@ use crate::check::report::Verdict;
 use crate::check::state;
 use crate::console::{BAD, GOOD, HEADING, styled};
 use crate::failure::{self, Result, quoted};
+use crate::follows::Replica;
 use crate::inspect::Inspection;
 use crate::inspect::astray;
 use crate::inspect::outlook::{Advice, Outlook};
@@ -90,6 +91,9 @@ fn of_files(state: &Inspection, shown: &Path) -> Vec<Finding> {
             ("WAL", _) => format!(
                 "plait restore BACKUP {shown}, if a copy was put in the place of the file; nothing, if file and WAL were brought here together"
             ),
+            (state::REPLICA, _) => Replica::of(&state.path)
+                .and_then(|replica| replica.amiss(&state.path))
+                .map_or_else(String::new, |(_, advice)| advice),
             ("mode", Verdict::Damage) => format!("plait restore BACKUP {shown}"),
             ("files", _) => format!("close these programs, then run `plait recover {shown}`"),
             ("shared memory", Verdict::Damage) if state.is_in_use() => {

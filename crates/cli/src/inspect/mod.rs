@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 use plait_engine::belongs::belongs;
 use plait_engine::database::{log_path, shm_path};
 use plait_engine::session::{DEATH_MAX, aside};
+use plait_engine::storage::names::FOLLOWS;
 
 use crate::failure::{Failure, Result, quoted};
 use crate::quantity::of;
@@ -43,7 +44,7 @@ use wal::Wal;
 /// How long it is looked at again while others open and close it.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// What the names of the files end in that stand beside a database and belong to it.
-pub const SIDE_FILES: [&str; 8] = [
+pub const SIDE_FILES: [&str; 9] = [
     "-wal",
     "-shm",
     "-journal",
@@ -52,6 +53,7 @@ pub const SIDE_FILES: [&str; 8] = [
     "-plait-pages",
     "-plait-super",
     "-plait-new",
+    FOLLOWS,
 ];
 /// So many looks in a row that find the same are believed beside movement, too: programs that try to open a broken database again
 /// and again are movement.

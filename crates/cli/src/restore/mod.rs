@@ -23,6 +23,7 @@ use crate::console::{self, GOOD, styled};
 use crate::copy::scratch::{self, Scratch};
 use crate::copy::{self, Plan, Thoroughness, WholeCopy, leftovers};
 use crate::failure::{self, Failure, Result};
+use crate::follows;
 use crate::inspect::base::BaseFile;
 use crate::inspect::{Inspection, SIDE_FILES, barrier, base_beside, beside, users};
 use crate::{convert, os};
@@ -113,6 +114,7 @@ fn put_in_place(args: &Request<'_>) -> Result<u8> {
     let old = old_file(&path, args.file)?;
     refuse_itself(args, &path, old.as_ref())?;
     let backup = sound_backup(args.backup)?;
+    follows::refuse_running(&path, args.file)?;
     users::refuse(&path, &all_of(&path))?;
     os::note_interrupts();
     leftovers::warn(&path, leftovers::RESTORE);

@@ -16,6 +16,7 @@ use clap::Args;
 use serde_json::{Value as Json, json};
 
 use crate::failure::{self, Result};
+use crate::follows::Replica;
 use crate::inspect::outlook::Outlook;
 use crate::inspect::{Inspection, SIDE_FILES, beside, openers};
 use crate::os;
@@ -54,6 +55,8 @@ pub struct Look {
     pub session: Option<Session>,
     /// Processes that have it open by any SQLite, as far as the kernel tells; in a session its members are asked.
     pub openers: Vec<u32>,
+    /// What is known of it if it is a replica.
+    pub replica: Option<Replica>,
     /// When.
     pub at: Instant,
 }
@@ -95,7 +98,8 @@ fn look(file: &Path) -> Result<Look> {
         _ => None,
     };
     let openers = if session.is_none() { openers_of(&outside.path) } else { Vec::new() };
-    Ok(Look { outside, session, openers, at: Instant::now() })
+    let replica = Replica::of(&outside.path);
+    Ok(Look { outside, session, openers, replica, at: Instant::now() })
 }
 
 /// Processes that have the database at `path`, or a file beside it, open by any SQLite.
@@ -125,6 +129,9 @@ fn as_json(file: &Path, look: &Look) -> Json {
         out["openers"] = json!(look.openers);
         out["writer"] = json!(look.outside.lone.writer);
         out["wal_commits"] = json!(look.outside.wal_commits());
+    }
+    if let Some(replica) = &look.replica {
+        out["replica"] = replica.as_json();
     }
     if let Some(size) = look.outside.prepared_pages_bytes {
         out["prepared_pages_bytes"] = json!(size);

@@ -33,7 +33,8 @@ pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
             at_rest(file, &look.outside, &look.openers),
             opened_by(look)
         );
-        for (name, value) in prepared_pages(look).into_iter().chain(put_aside(look)) {
+        let beside = prepared_pages(look).into_iter().chain(put_aside(look));
+        for (name, value) in follows(file, look).into_iter().chain(beside) {
             let _ = write!(out, "\n  {name:<14}{value}");
         }
         return out;
@@ -47,7 +48,7 @@ pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
     let rates = before.and_then(|b| Some((b.session.as_ref()?, (look.at - b.at).as_secs_f64())));
     let pages = prepared_pages(look).into_iter().chain(put_aside(look)).collect();
     let hot = hot_row(&session.conflicts).into_iter().collect();
-    let replica = replication::lines(session);
+    let replica = [follows(file, look).into_iter().collect(), replication::lines(session)].concat();
     let lines =
         [traffic(session, rates), sizes(session), replica, pages, hot, trouble(session)].concat();
     for (name, value) in lines {
@@ -57,6 +58,17 @@ pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
     CONFLICTS.write(&mut out, &session.conflicts);
     out.truncate(out.trim_end().len());
     out
+}
+
+/// What it is a replica of, and how far it is.
+fn follows(file: &Path, look: &Look) -> Option<(&'static str, String)> {
+    let replica = look.replica.as_ref()?;
+    let said = replica.said();
+    let line = match replica.amiss(file) {
+        None => said,
+        Some((what, advice)) => format!("{said}; {}", styled(NOTICE, format!("{what}: {advice}"))),
+    };
+    Some(("replica", line))
 }
 
 /// Who has it open without a session: alone, by a SQLite of its own, or as a mere file.

@@ -116,9 +116,8 @@ pub unsafe extern "C" fn pl_replica_wait(
     // SAFETY: engine.h: path, wait and message.
     let code = unsafe {
         without_conn(message, "pl_replica_wait", || {
-            is_there = with_wait(wait, |w| {
-                replica::wait(path_of(path), ticket, patience, w.interrupted)
-            })?;
+            is_there =
+                with_wait(wait, |w| replica::wait(path_of(path), ticket, patience, w.interrupted))?;
             Ok(())
         })
     };

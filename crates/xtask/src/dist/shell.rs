@@ -46,12 +46,7 @@ pub enum Editing {
 }
 
 /// Builds a shell that finds `libsqlite3.so.0` in `lib/plait` or `lib` beside its own directory.
-pub fn build(
-    context: &Context,
-    editing: Editing,
-    library: &Path,
-    cache: &Path,
-) -> Result<PathBuf> {
+pub fn build(context: &Context, editing: Editing, library: &Path, cache: &Path) -> Result<PathBuf> {
     let program = cache.join("sqlite3");
     let header = &context.amalgamation.header;
     let include = header.parent().context("a header lies in a directory")?;

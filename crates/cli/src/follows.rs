@@ -1,0 +1,121 @@
+//! The mark of a replica, and whether its follower runs (docs/format.md, "The mark of a replica").
+
+use std::fs::{File, TryLockError};
+use std::path::Path;
+
+use plait_engine::replica::{self, Mark};
+use plait_engine::storage::names::follows_lock_path;
+use plait_engine::storage::side;
+use plait_engine::sync::clock::exact_unix_ms;
+use serde_json::{Value as Json, json};
+
+use crate::failure::{Failure, Result, quoted};
+use crate::quantity::{age, count};
+
+/// What is known of a replica from outside.
+pub struct Replica {
+    /// What the mark says, or why it says nothing.
+    pub mark: Result<Mark, String>,
+    /// A follower has the lock.
+    pub is_running: bool,
+}
+
+impl Replica {
+    /// The replica at `path`; `None` if the database there is none.
+    pub fn of(path: &Path) -> Option<Replica> {
+        if !replica::is_marked(path) {
+            return None;
+        }
+        let mark = replica::read(path).map_err(|e| e.to_string()).transpose()?;
+        let is_running = side::open(&follows_lock_path(path), false)
+            .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)));
+        Some(Replica { mark, is_running })
+    }
+
+    /// What people are told of it.
+    pub fn said(&self) -> String {
+        match &self.mark {
+            Ok(mark) => format!("follows {}: {}", mark.place, reached(mark)),
+            Err(why) => why.clone(),
+        }
+    }
+
+    /// What is amiss with it, and what mends that.
+    pub fn amiss(&self, shown: &Path) -> Option<(&'static str, String)> {
+        let shown = quoted(shown);
+        match &self.mark {
+            Err(_) => Some((
+                "nobody can write it, or tell how far it is",
+                format!("start its follower, or `plait promote {shown}`"),
+            )),
+            Ok(_) if self.is_running => None,
+            Ok(mark) => Some((
+                "its follower does not run",
+                format!("plait follow {} {shown}", quoted(Path::new(&mark.place))),
+            )),
+        }
+    }
+
+    /// The same for programs.
+    pub fn as_json(&self) -> Json {
+        match &self.mark {
+            Err(why) => json!({ "error": why, "running": self.is_running }),
+            Ok(mark) => json!({
+                "place": mark.place,
+                "chain": mark.chain,
+                "record": mark.record,
+                "salt": mark.salt,
+                "commit": mark.commit,
+                "written_ms": mark.written_ms,
+                "lag_ms": lag_ms(mark),
+                "running": self.is_running,
+            }),
+        }
+    }
+}
+
+/// How far a replica is.
+pub fn reached(mark: &Mark) -> String {
+    format!("through record {}, written {} ago", count(mark.record), age(lag_ms(mark)))
+}
+
+fn lag_ms(mark: &Mark) -> u64 {
+    exact_unix_ms().saturating_sub(mark.written_ms)
+}
+
+/// Fails if the database at `path` is a replica: the command would write it.
+pub fn refuse(path: &Path, shown: &Path) -> Result<()> {
+    let Some(replica) = Replica::of(path) else { return Ok(()) };
+    let why = match replica.mark {
+        Ok(mark) => format!("{} follows {}", shown.display(), mark.place),
+        Err(why) => why,
+    };
+    Err(Failure::new(why, format!("write on the primary, or `plait promote {}`", quoted(shown))))
+}
+
+/// Fails if the follower of the database at `path` runs.
+pub fn refuse_running(path: &Path, shown: &Path) -> Result<()> {
+    match Replica::of(path) {
+        Some(replica) if replica.is_running => Err(runs(shown)),
+        _ => Ok(()),
+    }
+}
+
+/// Takes the lock of the follower of a replica, which must not run.
+pub fn lock(path: &Path, shown: &Path) -> Result<File> {
+    let lock = follows_lock_path(path);
+    let opened = side::open(&lock, false).or_else(|_| side::create(&lock, 0o600));
+    let file = opened.map_err(|e| Failure::io("open", &lock, &e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(runs(shown)),
+        Err(TryLockError::Error(e)) => Err(Failure::io("lock", &lock, &e)),
+    }
+}
+
+fn runs(shown: &Path) -> Failure {
+    Failure::new(
+        format!("the follower of {} runs", shown.display()),
+        "end `plait follow` and run the command again",
+    )
+}
