@@ -59,9 +59,6 @@ pub fn run(args: &RecoverArgs) -> Result<u8> {
     if state.lost_by_opening().is_some() {
         return Err(empty(args));
     }
-    if args.accept_base {
-        follows::refuse(&state.path, &args.file)?;
-    }
     match (state.outlook(), &state.pairing) {
         (Outlook::Mixes { why }, _) => return accept_file(args, &state, &why),
         // Who knows better takes the file.
@@ -274,6 +271,7 @@ fn accept_base(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
     if state.base.is_empty() {
         return Err(empty(args));
     }
+    follows::refuse(&state.path, &args.file)?;
     users::refuse_any(&state.path)?;
     let is_saved_by_opening = matches!(state.outlook(), Outlook::GoesOn | Outlook::Restores(_))
         && state.memory.as_ref().is_some_and(|m| m.has_unmerged(state.header.generation));
@@ -332,6 +330,7 @@ fn accept_file(args: &RecoverArgs, state: &Inspection, why: &str) -> Result<u8> 
             ),
         ));
     }
+    follows::refuse(&state.path, &args.file)?;
     users::refuse_any(&state.path)?;
     if !args.yes {
         confirm(&format!(

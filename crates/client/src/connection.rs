@@ -143,6 +143,12 @@ impl Connection {
         self.inner.library
     }
 
+    /// Its `sqlite3 *`, for what no library exports. Open as long as this connection.
+    #[must_use]
+    pub fn raw(&self) -> *mut std::ffi::c_void {
+        self.inner.raw.cast()
+    }
+
     pub(crate) fn functions(&self) -> &'static Functions {
         self.inner.functions()
     }

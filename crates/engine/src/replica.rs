@@ -10,9 +10,9 @@
 //! of: what became of its commit is not known, as on the primary.
 //!
 //! Invariants
-//! - MARK-1 A mark that cannot be read, is damaged or of another version is an error with a
+//! - REPLICA-1 A mark that cannot be read, is damaged or of another version is an error with a
 //!   sentence, never taken for a missing one.
-//! - MARK-2 A wait for a ticket returns true only behind a mark that was read in this call and
+//! - REPLICA-2 A wait for a ticket returns true only behind a mark that was read in this call and
 //!   holds it: what is read afterwards has the commit.
 //!
 //! Deliberately absent: writing it. Only the follower does.
@@ -22,7 +22,6 @@ use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::database::status::Rows;
 use crate::error::{Error, Result};
 use crate::storage::names::follows_path;
 use crate::storage::side;
@@ -34,6 +33,9 @@ const BYTES_MAX: u64 = 1 << 16;
 /// Between two looks of a wait, which become rarer.
 const NAP: Duration = Duration::from_millis(10);
 const NAP_MAX: Duration = Duration::from_millis(50);
+
+/// Names and values.
+type Rows<T> = Vec<(&'static str, T)>;
 
 /// What a mark says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 **
 ** A handle looks for the mark once, when it is opened: one system call. From then on it answers as
 ** one of a file that may not be written (BTS_READ_ONLY), and its first write says why. Only the
-** follower's own connection is let through.
+** follower's own connection is let through (FOLLOWS-3).
 **
 ** Invariants
 **  - FOLLOWS-1 No handle that was opened beside a mark begins a write transaction. Statements,
@@ -15,6 +15,8 @@
 **  - FOLLOWS-2 What is no write of the user is not refused. Merges and the fence belong to hidden
 **    connections (PL_OPEN_BASE), and recovery and the last close to the pager, which may write. So
 **    in a session the handle is a member as any other (plReadsOnly()).
+**  - FOLLOWS-3 A program is let through by pl_shim_allow_replica_writes() alone, for one connection:
+**    a function of Rust programs that are linked with this library, which it does not export.
 */
 
 /* True if this handle can only read, since its file is a replica. */

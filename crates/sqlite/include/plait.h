@@ -55,6 +55,9 @@ SQLITE_API const char *plait_version(void);
 ** have it open. They are for a program that runs. Once all connections are closed, or the machine has failed, a ticket from
 ** before says nothing: plait_wait() refuses it, and only the data can tell whether its commit is there. So it is
 ** when the file leaves the mode, and comes back to it.
+**
+** REPLICAS. In a database that follows a primary (docs/sql.md, On a replica) tickets are the primary's: plait_wait() waits until
+** the commit is in the replica, plait_ticket() and plait_durable() answer the newest that is.
 */
 
 /*

@@ -1,3 +1,5 @@
+//! The mark of a replica, read in every state of it, and waits for a ticket.
+
 use super::*;
 
 const WHOLE: &str = "plait replica 1\nplace /mnt/a b/app\nchain 00ff\nrecord 12\nsalt 305419896\nfirst 7\ncommit 98\nwritten 1764380000000\n";
@@ -30,7 +32,7 @@ fn the_lines_are_read_and_unknown_ones_are_left() {
     assert_eq!(parse(without.as_bytes()), Ok(Mark { first: 0, ..expected }));
 }
 
-// holds MARK-1
+// holds REPLICA-1
 #[test]
 fn what_is_no_mark_is_an_error_and_not_a_missing_one() {
     for (text, why) in [
@@ -57,7 +59,7 @@ fn what_is_no_mark_is_an_error_and_not_a_missing_one() {
     assert!(!is_marked(&dir.path().join("n".repeat(250))), "no room for the name of a mark");
 }
 
-// holds MARK-2
+// holds REPLICA-2
 #[test]
 fn a_wait_ends_behind_a_mark_that_holds_the_ticket() {
     let (_dir, base) = beside(WHOLE);

@@ -24,7 +24,7 @@ const LAYERS: &[&[&str]] = &[
     &["sync"],
     &["log", "memtable"],
     &["shm"],
-    &["base", "belongs", "deleted", "events", "pages", "replay", "session", "several"],
+    &["base", "belongs", "deleted", "events", "pages", "replay", "replica", "session", "several"],
     &["database"],
     &["upkeep"],
     &["commit"],

@@ -1,0 +1,163 @@
+//! The commands on a replica: a database beside which the mark of a follower lies.
+
+mod plait;
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use plait::Scene;
+
+const PLACE: &str = "s3://bucket/app";
+const REFUSAL: &[&str] = &["follows s3://bucket/app", "write on the primary, or `plait promote "];
+
+fn mark(scene: &Scene, text: &str) {
+    std::fs::write(scene.beside("-plait-follows"), text).unwrap();
+}
+
+fn replica() -> Option<Scene> {
+    let scene = Scene::concurrent()?;
+    mark(&scene, &whole());
+    Some(scene)
+}
+
+fn whole() -> String {
+    format!(
+        "plait replica 1\nplace {PLACE}\nchain 00ff\nrecord 1234\nsalt 7\nfirst 1\ncommit 98\nwritten 1764380000000\n"
+    )
+}
+
+/// Holds the lock as a follower does.
+fn follower(scene: &Scene) -> File {
+    let lock = File::create(scene.beside("-plait-follows.lock")).unwrap();
+    lock.lock().unwrap();
+    lock
+}
+
+fn backup(scene: &Scene) -> PathBuf {
+    let dest = scene.folder().join("copy.db");
+    let mut backup = plait::command(&["backup"]);
+    plait::finish(backup.arg(scene.beside("")).arg(&dest)).done();
+    dest
+}
+
+const STANDS: &str = "follows s3://bucket/app: through record 1,234, written ";
+const IDLE: &str = "its follower does not run";
+
+#[test]
+fn status_check_and_doctor_tell_how_far_it_is() {
+    let Some(scene) = replica() else { return };
+    scene.plait(&["status"]).done().says(&[STANDS, IDLE, "plait follow s3://bucket/app "]);
+    scene.plait(&["check"]).done().says(&[STANDS, IDLE, "no damage found, 1 note"]);
+    scene.plait(&["doctor"]).done().says(&[STANDS, IDLE, "plait follow s3://bucket/app "]);
+    let json = |scene: &Scene| -> serde_json::Value {
+        serde_json::from_str(&scene.plait(&["status", "--json"]).done().out).unwrap()
+    };
+    let told = json(&scene)["replica"].clone();
+    assert_eq!((&told["place"], &told["record"]), (&PLACE.into(), &1234.into()), "{told}");
+    assert_eq!((&told["commit"], &told["running"]), (&98.into(), &false.into()), "{told}");
+    assert!(told["lag_ms"].as_u64().unwrap() > 1_000_000, "{told}");
+    let lock = follower(&scene);
+    for command in ["status", "check", "doctor"] {
+        let said = scene.plait(&[command]).done().says(&[STANDS]);
+        assert!(!said.out.contains(IDLE), "{said:?}");
+    }
+    assert_eq!(json(&scene)["replica"]["running"], true);
+    drop(lock);
+    // In a session.
+    let mut shell = scene.shell();
+    shell.run("SELECT * FROM plait_status;");
+    scene.plait(&["status"]).done().says(&[STANDS, "open in process"]);
+    assert_eq!(json(&scene)["status"]["replica_record"], 1234);
+    shell.close();
+}
+
+#[test]
+fn a_mark_that_says_nothing_is_told_with_what_mends_it() {
+    let Some(scene) = replica() else { return };
+    for (text, why) in [("", "it is empty"), ("plait replica 9\n", "another version of Plait")] {
+        mark(&scene, text);
+        for command in ["status", "check", "doctor"] {
+            scene.plait(&[command]).done().says(&[why, "is a replica"]);
+        }
+        scene.plait(&["doctor"]).done().says(&["plait promote"]);
+        scene.plait(&["disable"]).failed().says(&[why, "plait promote"]);
+    }
+    scene.plait(&["promote"]).done().says(&["how far it was is not known"]);
+    scene.ours("INSERT INTO t(n) VALUES(7)").done();
+}
+
+#[test]
+fn commands_that_would_write_it_are_refused() {
+    let Some(scene) = replica() else { return };
+    scene.plait(&["disable"]).failed().says(REFUSAL);
+    scene.plait(&["recover"]).done();
+    scene.plait(&["enable"]).done().says(&["in concurrent mode already"]);
+    assert_ne!(scene.ours("INSERT INTO t(n) VALUES(7)").says(REFUSAL).code, 0);
+    std::fs::remove_file(scene.beside("-plait-follows")).unwrap();
+    scene.plait(&["disable"]).done();
+    mark(&scene, &whole());
+    scene.plait(&["enable"]).failed().says(REFUSAL);
+}
+
+#[test]
+fn what_a_killed_program_has_left_is_recovered_and_not_given_up() {
+    let Some(scene) = Scene::killed(4) else { return };
+    mark(&scene, &whole());
+    scene.remove("-plait-shm");
+    let log = std::fs::read(scene.beside("-plait")).unwrap();
+    scene.remove("-plait");
+    scene.plait(&["recover", "--accept-base", "--yes"]).failed().says(REFUSAL);
+    std::fs::write(scene.beside("-plait"), log).unwrap();
+    scene.plait(&["recover"]).done().says(&["4 commits merged from the log"]);
+    assert_eq!(scene.ours("SELECT count(*) FROM t").done().out, "5\n");
+}
+
+#[test]
+fn a_backup_of_it_is_a_database_that_can_be_written() {
+    let Some(scene) = replica() else { return };
+    let dest = backup(&scene);
+    scene.ours_on(&dest, "INSERT INTO t(n) VALUES(7)").done();
+    // And none is put under the mark.
+    let base = scene.beside("");
+    let mut backup = plait::command(&["backup", "--force"]);
+    let refused = plait::finish(backup.arg(&dest).arg(&base));
+    refused.failed().says(&["-plait-follows is there"]);
+}
+
+#[test]
+fn a_restore_puts_the_mark_aside_and_waits_for_no_follower() {
+    let Some(scene) = replica() else { return };
+    let dest = backup(&scene);
+    let restore = || {
+        let mut restore = plait::command(&["restore"]);
+        plait::finish(restore.arg(&dest).arg(scene.beside("")))
+    };
+    let lock = follower(&scene);
+    restore().failed().says(&["the follower of ", " runs"]);
+    drop(lock);
+    restore().done().says(&["before-restore-1", "-plait-follows"]);
+    assert!(scene.beside("-before-restore-1-plait-follows").exists());
+    assert!(!scene.beside("-plait-follows").exists());
+    scene.ours("INSERT INTO t(n) VALUES(7)").done();
+}
+
+#[test]
+fn promoted_it_can_be_written_and_not_while_its_follower_runs() {
+    let Some(scene) = replica() else { return };
+    let lock = follower(&scene);
+    scene.plait(&["promote"]).failed().says(&["the follower of ", "end `plait follow`"]);
+    assert!(scene.beside("-plait-follows").exists());
+    drop(lock);
+    scene.plait(&["promote"]).done().says(&[
+        "can be written from its next opening on",
+        "it followed s3://bucket/app, and was through record 1,234, written ",
+        "write the primary no more",
+    ]);
+    for suffix in ["-plait-follows", "-plait-follows.lock"] {
+        assert!(!scene.beside(suffix).exists(), "{suffix}");
+    }
+    scene.ours("INSERT INTO t(n) VALUES(7)").done();
+    scene.plait(&["promote"]).failed().says(&["follows no primary"]);
+    let status = scene.plait(&["status"]).done();
+    assert!(!status.out.contains("follows"), "{status:?}");
+}
