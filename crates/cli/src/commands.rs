@@ -273,6 +273,9 @@ Examples:
     /// Ship a living database to a folder or an object store, until told to end: plait-replicate run
     #[command(disable_help_flag = true)]
     Replicate(replicas::ReplicaArgs),
+    /// Keep a database as a replica has it, for programs that read it, until told to end
+    #[command(disable_help_flag = true)]
+    Follow(replicas::ReplicaArgs),
     /// List what can be restored from a replica
     #[command(disable_help_flag = true)]
     Replicas(replicas::ReplicaArgs),
@@ -337,6 +340,7 @@ pub fn parse_and_run() -> Result<u8> {
         Commands::Demo(args) => demo::run(&args),
         Commands::Bench(args) => bench::run(&args),
         Commands::Replicate(args) => replicas::run("run", &args),
+        Commands::Follow(args) => replicas::run("follow", &args),
         Commands::Replicas(args) => replicas::run("replicas", &args),
         Commands::Probe(args) => replicas::run("probe", &args),
         Commands::RunWatch(args) => hidden(run::watch::run(&args).map_err(|e| e.to_string())),

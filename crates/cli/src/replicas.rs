@@ -1,4 +1,4 @@
-//! `plait replicate`, `plait replicas` and `plait probe`: hand over to `plait-replicate`.
+//! `plait replicate`, `plait follow`, `plait replicas` and `plait probe`: hand over to `plait-replicate`.
 //!
 //! A program of its own, because of what it has inside to reach object stores: a client for HTTP with TLS.
 

@@ -28,6 +28,7 @@ pub mod events;
 pub mod fail_point;
 pub mod fault;
 pub mod filesystem;
+pub mod follower;
 pub mod ids;
 pub mod log;
 pub mod memory;

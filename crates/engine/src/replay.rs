@@ -36,13 +36,21 @@ pub struct Replay {
     generations: BTreeMap<Generation, Newest>,
     /// The last frame: its generation, checksum, and commit.
     last: Option<(Generation, u32, CommitTs)>,
+    /// What the first frame may name as the one before it, besides none.
+    behind: u32,
     is_undecided: bool,
 }
 
 impl Replay {
     /// Begins without frames, in the session with this salt.
     pub fn new(salt: u32) -> Replay {
-        Replay { salt, generations: BTreeMap::new(), last: None, is_undecided: false }
+        Replay::behind(salt, 0)
+    }
+
+    /// Begins behind a frame with this checksum, which is elsewhere.
+    pub fn behind(salt: u32, crc: u32) -> Replay {
+        let generations = BTreeMap::new();
+        Replay { salt, generations, last: None, behind: crc, is_undecided: false }
     }
 
     /// Goes on in another session over the same base.
@@ -100,6 +108,7 @@ impl Replay {
                 Some((generation, ..)) if generation > frame.generation => {
                     return Err(bad("its generation is an earlier one"));
                 }
+                None if frame.prev_crc == self.behind => self.behind,
                 _ => 0,
             };
             if frame.prev_crc != before {
@@ -115,6 +124,13 @@ impl Replay {
             bytes = &bytes[frame.len_bytes() as usize..];
         }
         Ok(())
+    }
+
+    /// Hands over the newest record of each key, for a database that merges by itself.
+    pub(crate) fn drain(&mut self) -> Newest {
+        let mut newest = Newest::new();
+        std::mem::take(&mut self.generations).into_values().for_each(|rows| newest.extend(rows));
+        newest
     }
 
     fn refuse_undecided(&self) -> Result<()> {

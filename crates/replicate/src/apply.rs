@@ -462,7 +462,7 @@ fn first_commit(frames: &[u8]) -> Option<CommitTs> {
 }
 
 /// Length and commit of the frame that begins here (docs/format.md).
-fn frame_at(bytes: &[u8]) -> Option<(usize, CommitTs)> {
+pub(crate) fn frame_at(bytes: &[u8]) -> Option<(usize, CommitTs)> {
     let word = |at: usize| bytes.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
     let first = word(0)?;
     let is_frame = first as u32 == u32::from_le_bytes(*b"PLTF");

@@ -6,6 +6,7 @@
 //! | [`chain`] | the chain as readers find it |
 //! | [`primary`] | the sidecar that ships a database |
 //! | [`follower`], [`restore`] | the chain applied to another one |
+//! | [`following`] | the chain applied to a database that programs read |
 //! | [`replicas`] | what can be restored |
 //! | [`source`], [`target`] | what is needed of the database on either side |
 //! | [`new_file`], [`library`] | a restored database, made with the library inside this program |
@@ -25,6 +26,7 @@ pub mod dates;
 pub mod error;
 pub mod fault;
 pub mod follower;
+pub mod following;
 pub mod ids;
 pub mod library;
 pub mod measure;

@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod displace;
+mod follow;
 mod living;
 mod pages;
 mod quantities;
@@ -76,6 +77,13 @@ for it. SIGTERM ships the rest and ends it.
 Exit codes: 0 told to end, or the database was deleted or has left the mode; 1 start it again; 2 wrong usage; \
 3 another sidecar has taken over: do not start it again.")]
     Run(run::RunArgs),
+    /// Keep a database as a replica has it, for programs that read it, until told to end
+    #[command(long_about = "\
+Keep a database as a replica has it, about a second behind, until told to end. Programs read it as any database, also \
+while this does not run; whoever writes it gets SQLITE_READONLY.
+
+Exit codes: 0 told to end, 1 start it again, 2 wrong usage, or a replica of another database.")]
+    Follow(follow::FollowArgs),
     #[command(name = pages::COMMAND, hide = true)]
     WritePages { folder: PathBuf },
 }
@@ -86,6 +94,7 @@ fn main() -> ExitCode {
         Commands::Replicas { url } => replicas(&url),
         Commands::Restore(args) => restoring::run(&args),
         Commands::Run(args) => return ExitCode::from(run::run(&args)),
+        Commands::Follow(args) => return ExitCode::from(follow::run(&args)),
         Commands::WritePages { folder } => pages::write(Cli::command(), &folder),
     };
     match done {

@@ -37,9 +37,9 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 const WAITS: &str = "what was committed since cannot be restored before a snapshot is complete, which is under way";
 
 /// Exit codes, for supervisors.
-const OVER: u8 = 0;
-const AGAIN: u8 = 1;
-const USAGE: u8 = 2;
+pub const OVER: u8 = 0;
+pub const AGAIN: u8 = 1;
+pub const USAGE: u8 = 2;
 const FENCED: u8 = 3;
 
 /// Arguments of `plait-replicate run`.
@@ -106,7 +106,7 @@ pub fn run(args: &RunArgs) -> u8 {
     }
 }
 
-fn say(code: u8, text: &str) -> u8 {
+pub fn say(code: u8, text: &str) -> u8 {
     eprintln!("plait-replicate: {}", printable(text));
     code
 }

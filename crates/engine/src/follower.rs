@@ -1,0 +1,72 @@
+//! The log of a session, applied to a database elsewhere while programs read that.
+//!
+//! The database has a session of its own, of which this process is a member: its own log, memtables and
+//! merges. What the other session has committed is committed here once more, as rows: several commits
+//! become one. So readers, recovery and merges are those of any database, and need no rule for this.
+//!
+//! - FOLLOW-1 Rows go into the trees whose roots they name. The roots are the other session's, as long as
+//!   the file began as a copy of its base, and nothing else has changed the schema on either side.
+//! - FOLLOW-2 A commit has all rows of the frames that were taken since the last one, the newest of each
+//!   key. So it may be made again: rows of frames that are there already, with later ones, give the same.
+//! - FOLLOW-3 It holds the writer's right and reads nothing, so nothing can conflict with it.
+
+use std::sync::Arc;
+
+use crate::database::Database;
+use crate::error::Result;
+use crate::ids::Lsn;
+use crate::replay::Replay;
+use crate::sync::wait::Wait;
+use crate::txn::{Conn, Sync, WriteMode};
+
+/// Applies the log of another session.
+pub struct Follower {
+    conn: Conn,
+    frames: Replay,
+}
+
+impl Follower {
+    /// Begins behind a frame with the checksum `crc`, 0 if none is known, of the session with this salt.
+    ///
+    /// # Errors
+    /// `Full` if the database has no place for a connection.
+    pub fn new(db: Arc<Database>, salt: u32, crc: u32) -> Result<Follower> {
+        Ok(Follower { conn: Conn::new(db)?, frames: Replay::behind(salt, crc) })
+    }
+
+    /// Takes whole frames that begin at `from`; nothing is committed yet.
+    ///
+    /// # Errors
+    /// `Corrupt` if they are not sound, or do not follow the last ones.
+    pub fn take(&mut self, bytes: &[u8], from: Lsn) -> Result<()> {
+        self.frames.take(bytes, from)
+    }
+
+    /// Commits what was taken, on disk when it returns, and merges if that is due (FOLLOW-2).
+    ///
+    /// # Errors
+    /// Those of a commit. What was taken is forgotten: begin a new one where the last commit ended.
+    pub fn commit(&mut self, wait: &mut Wait<'_>) -> Result<()> {
+        let committed = self.write(wait);
+        if committed.is_err() {
+            // Of a transaction that has failed already.
+            let _ = self.conn.rollback();
+        }
+        committed?;
+        // A merge that fails is tried again by whoever commits next.
+        let _ = self.conn.maintain();
+        Ok(())
+    }
+
+    fn write(&mut self, wait: &mut Wait<'_>) -> Result<()> {
+        self.conn.write_begin(WriteMode::Queued, wait)?;
+        self.conn.stay_concurrent();
+        for ((root, key), (is_tombstone, record)) in self.frames.drain() {
+            match is_tombstone {
+                true => self.conn.delete(root, &key, &record)?,
+                false => self.conn.put(root, &key, &record, 0)?,
+            }
+        }
+        self.conn.commit(Sync::Full, false, wait)
+    }
+}

@@ -1,0 +1,109 @@
+//! `plait-replicate follow`: a database that follows a replica, as a process that a supervisor starts.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::future::{Either, select};
+use plait_replicate::dates;
+use plait_replicate::error::{Result, printable};
+use plait_replicate::following::{Done, Following, Settings};
+use plait_replicate::store::objects;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::quantities;
+use crate::real::{self, Stop};
+use crate::run::{AGAIN, OVER, USAGE, say};
+
+/// A step that is under way when this is told to end has so long.
+const TO_END: Duration = Duration::from_secs(10);
+
+/// Arguments of `plait-replicate follow`.
+#[derive(Args)]
+pub struct FollowArgs {
+    /// A folder, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX
+    url: String,
+    /// The database, which this makes
+    database: PathBuf,
+    /// Time from one look for the next record to the next
+    #[arg(long, default_value = "1s", value_parser = quantities::time)]
+    interval: Duration,
+}
+
+/// Follows until something ends it; returns the exit code.
+pub fn run(args: &FollowArgs) -> u8 {
+    let store = match objects::open(&args.url, false) {
+        Ok(store) => store,
+        Err(text) => return say(USAGE, &text),
+    };
+    let stop = Rc::new(Stop::default());
+    let world = real::stoppable_world(Rc::new(store), &stop);
+    let settings = Settings {
+        place: args.url.clone(),
+        database: std::path::absolute(&args.database).unwrap_or_else(|_| args.database.clone()),
+        poll: args.interval,
+    };
+    let following = match Following::begin(world, settings) {
+        Ok(following) => following,
+        Err(text) => return say(USAGE, &text),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(e) => return say(AGAIN, &format!("cannot start a runtime: {e}")),
+    };
+    match runtime.block_on(follow(args, following, &stop)) {
+        Ok(()) => OVER,
+        Err(error) => say(USAGE, &error.to_string()),
+    }
+}
+
+async fn follow(args: &FollowArgs, following: Following, stop: &Rc<Stop>) -> Result<()> {
+    let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    let (Ok(mut terminate), Ok(mut interrupt)) = signals else {
+        return Err(plait_replicate::error::Error::Source("cannot wait for signals".to_owned()));
+    };
+    let follows = Box::pin(follow_until_stopped(args, following, stop));
+    let told_to_end = Box::pin(select(Box::pin(terminate.recv()), Box::pin(interrupt.recv())));
+    match select(follows, told_to_end).await {
+        Either::Left((ended, _)) => ended,
+        Either::Right((_, follows)) => {
+            stop.stop();
+            // What a new start does not mend it says itself; else the mark tells where it was.
+            tokio::time::timeout(TO_END, follows).await.unwrap_or(Ok(()))
+        }
+    }
+}
+
+async fn follow_until_stopped(
+    args: &FollowArgs,
+    mut following: Following,
+    stop: &Rc<Stop>,
+) -> Result<()> {
+    let mut is_up = false;
+    while !stop.is_stopped() {
+        match following.step().await? {
+            Done::Copied(_) => tell(args, &following, "is"),
+            Done::Applied(_) if !is_up => {}
+            Done::Waited if !is_up && following.mark().is_some() => {
+                is_up = true;
+                tell(args, &following, "follows, and is");
+            }
+            Done::Applied(_) | Done::Waited => {}
+            Done::Stuck(why) => eprintln!("plait-replicate: {}; it is tried again", printable(&why)),
+        }
+    }
+    Ok(())
+}
+
+fn tell(args: &FollowArgs, following: &Following, how: &str) {
+    let Some(mark) = following.mark() else { return };
+    let (record, at) = (mark.record, dates::utc(mark.written_ms));
+    println!(
+        "{} {how} at record {record} of {} ({at}), commit {}",
+        args.database.display(),
+        printable(&args.url),
+        mark.commit
+    );
+}

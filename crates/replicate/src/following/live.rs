@@ -1,0 +1,78 @@
+//! The database of a follower, as a member of its session.
+
+use std::path::Path;
+use std::time::Duration;
+
+use plait_client::{Connection, Library, OpenFlags};
+use plait_engine::follower::Follower;
+use plait_engine::ids::Lsn;
+use plait_engine::ship::Shipper;
+use plait_engine::sync::wait::Wait;
+// The spliced amalgamation that `Library::linked` is about.
+use plait_sqlite as _;
+
+use crate::record::Frames;
+
+/// Longest wait for a lock of the database.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A database that programs read, and this process writes.
+pub struct Live {
+    follower: Follower,
+    // Keeps the process a member of the session.
+    connection: Connection,
+}
+
+impl Live {
+    /// Joins the session of a database, to apply frames of the session with this salt, behind one with
+    /// this checksum.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn join(database: &Path, (salt, crc): (u32, u32)) -> Result<Live, String> {
+        let shown = database.display();
+        let path = std::fs::canonicalize(database).map_err(|e| format!("cannot open {shown}: {e}"))?;
+        let open = || {
+            let connection = Library::linked().open_with(&path, OpenFlags::ReadWrite)?;
+            connection.busy_timeout(PATIENCE)?;
+            // Asked for what a member of the session alone can tell, it becomes one.
+            connection.query("SELECT count(*) FROM plait_status")?;
+            connection.query("SELECT count(*) FROM sqlite_schema")?;
+            Ok::<_, plait_client::SqlError>(connection)
+        };
+        let connection = open().map_err(|e| format!("cannot open {shown}: {}", e.said()))?;
+        let joined = Shipper::joined(&path)
+            .ok_or_else(|| format!("{shown} is not in concurrent mode any more: begin anew"))?;
+        let follower = Follower::new(joined, salt, crc).map_err(|e| e.to_string())?;
+        Ok(Live { follower, connection })
+    }
+
+    /// Takes frames; nothing is committed yet.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn take(&mut self, frames: &Frames) -> Result<(), String> {
+        let from = Lsn::new(frames.from.0);
+        self.follower.take(&frames.bytes, from).map_err(|e| e.to_string())
+    }
+
+    /// Commits what was taken, on disk when it returns.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn commit(&mut self) -> Result<(), String> {
+        let mut wait = Wait { timeout: PATIENCE, busy: None, interrupted: &mut || false };
+        self.follower.commit(&mut wait).map_err(|e| e.to_string())
+    }
+
+    /// Puts the pages of a file at rest in the place of the database's own, in one transaction.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn copy_from(&self, made: &Path) -> Result<(), String> {
+        let copied = Library::linked()
+            .open_with(made, OpenFlags::ReadOnly)
+            .and_then(|source| source.backup_to(&self.connection));
+        copied.map_err(|e| format!("cannot take the pages of {}: {}", made.display(), e.said()))
+    }
+}

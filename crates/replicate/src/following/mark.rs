@@ -1,0 +1,203 @@
+//! The mark beside a database that follows a chain: that it does, and how far it has come.
+//!
+//! `NAME-plait-follows` is a text of lines, a word and its value. The library reads the first ones
+//! (docs/format.md), the follower all of them. It is replaced as a whole, by a rename.
+//!
+//! | the mark says | the database has |
+//! |---|---|
+//! | neither `until` nor `seeding` | what is committed through `stream`, no more |
+//! | `until U` | the same, or what is committed through U |
+//! | `seeding` | the same, or the state of another record |
+//!
+//! - MARK-1 `until` or `seeding` is on disk before a commit that it announces begins, and goes when
+//!   that has ended. So who starts behind a crash reaches U by his first commit, or copies the database
+//!   anew: readers are never shown less than they have seen.
+//! - MARK-2 A database has its mark before it has its name.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use crate::ids::{ChainId, CommitTs, Hash, Lsn, RecordNumber, Salt};
+
+/// The first line.
+const FIRST: &str = "plait replica 1";
+
+/// What a mark says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The place of the chain, as the user names it.
+    pub place: String,
+    /// The chain.
+    pub chain: ChainId,
+    /// The last record of which everything is applied; none before the first copy.
+    pub record: RecordNumber,
+    /// The session of the primary.
+    pub salt: Salt,
+    /// The last commit of that session that is applied.
+    pub commit: CommitTs,
+    /// When the record was written, in milliseconds since 1970.
+    pub written_ms: u64,
+    /// The record's hash.
+    pub hash: Hash,
+    /// End of the frames that are applied: a part of the next record may be.
+    pub stream: Lsn,
+    /// The checksum that ends them, 0 if none is known.
+    pub crc: u32,
+    /// MARK-1.
+    pub until: Option<Lsn>,
+    /// MARK-1.
+    pub seeding: bool,
+}
+
+/// The name of the mark of a database.
+pub fn name(database: &Path) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push("-plait-follows");
+    name.into()
+}
+
+/// The name of the file that a follower locks for as long as it runs.
+pub fn lock_name(database: &Path) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push("-plait-follows.lock");
+    name.into()
+}
+
+impl Mark {
+    /// Reads the mark of a database; `None` if there is none.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn read(database: &Path) -> Result<Option<Mark>, String> {
+        let path = name(database);
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(format!("cannot read {}: {e}", path.display())),
+        };
+        let mark = Mark::parse(&text);
+        mark.map(Some).ok_or_else(|| {
+            format!(
+                "{} is no mark that this version can read: move it and the database away, and begin anew",
+                path.display()
+            )
+        })
+    }
+
+    fn parse(text: &str) -> Option<Mark> {
+        let mut lines = text.lines();
+        if lines.next() != Some(FIRST) {
+            return None;
+        }
+        let words: std::collections::HashMap<&str, &str> =
+            lines.filter_map(|line| line.split_once(' ')).collect();
+        let number = |word: &str| words.get(word)?.parse::<u64>().ok();
+        Some(Mark {
+            place: (*words.get("place")?).to_owned(),
+            chain: ChainId(hex(words.get("chain")?)?),
+            record: RecordNumber(number("record")?),
+            salt: Salt(number("salt")?.try_into().ok()?),
+            commit: CommitTs(number("commit")?),
+            written_ms: number("written")?,
+            hash: Hash(hex(words.get("hash")?)?),
+            stream: Lsn(number("stream")?),
+            crc: number("crc")?.try_into().ok()?,
+            until: match number("until")? {
+                0 => None,
+                until => Some(Lsn(until)),
+            },
+            seeding: number("seeding")? != 0,
+        })
+    }
+
+    /// Replaces the mark of a database. `durably`: it is on disk when this returns.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn write(&self, database: &Path, durably: bool) -> io::Result<()> {
+        let path = name(database);
+        let mut new = path.clone().into_os_string();
+        new.push(".new");
+        let mut file = File::create(&new)?;
+        file.write_all(self.text().as_bytes())?;
+        if durably {
+            file.sync_all()?;
+        }
+        std::fs::rename(&new, &path)?;
+        match path.parent() {
+            Some(folder) if durably => {
+                let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+                File::open(folder)?.sync_all()
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn text(&self) -> String {
+        let Mark { place, chain, record, salt, commit, written_ms, stream, crc, .. } = self;
+        let hash: String = self.hash.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        let until = self.until.unwrap_or(Lsn(0));
+        let seeding = u8::from(self.seeding);
+        format!(
+            "{FIRST}\nplace {place}\nchain {chain}\nrecord {record}\nsalt {salt}\ncommit {commit}\n\
+             written {written_ms}\nhash {hash}\nstream {stream}\ncrc {crc}\nuntil {until}\nseeding {seeding}\n"
+        )
+    }
+}
+
+fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    if text.len() != 2 * N || !text.is_ascii() {
+        return None;
+    }
+    for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+        let digits = std::str::from_utf8(digits).ok()?;
+        *byte = u8::from_str_radix(digits, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark() -> Mark {
+        Mark {
+            place: "s3://bucket/a place".to_owned(),
+            chain: ChainId([0xab; 16]),
+            record: RecordNumber(12),
+            salt: Salt(u32::MAX),
+            commit: CommitTs(77),
+            written_ms: 1_764_380_000_000,
+            hash: Hash([0x0f; 32]),
+            stream: Lsn(1 << 40),
+            crc: 0xdead_beef,
+            until: Some(Lsn(9)),
+            seeding: true,
+        }
+    }
+
+    #[test]
+    fn a_mark_is_read_as_it_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("a.db");
+        assert_eq!(Mark::read(&database), Ok(None));
+        for durably in [true, false] {
+            mark().write(&database, durably).unwrap();
+            assert_eq!(Mark::read(&database), Ok(Some(mark())));
+        }
+        let no_commit = Mark { until: None, seeding: false, ..mark() };
+        no_commit.write(&database, true).unwrap();
+        assert_eq!(Mark::read(&database), Ok(Some(no_commit)));
+    }
+
+    #[test]
+    fn a_mark_that_is_cut_or_of_another_version_is_refused() {
+        let text = mark().text();
+        for cut in 0..text.len() - 1 {
+            assert_ne!(Mark::parse(&text[..cut]).as_ref(), Some(&mark()), "{cut}");
+        }
+        assert_eq!(Mark::parse(&text.replace("replica 1", "replica 2")), None);
+    }
+}
