@@ -47,6 +47,8 @@ pub const CRASH_POINTS: &[&str] = &[
     "fence.lowering",
     "fence.raised",
     "fence.raised_again",
+    "follower.announced",
+    "follower.committed",
     "gaps.begun",
     "gaps.stored",
     "hold.broken",

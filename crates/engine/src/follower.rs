@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use crate::crash_point;
 use crate::database::Database;
 use crate::error::Result;
 use crate::ids::Lsn;
@@ -47,12 +48,14 @@ impl Follower {
     /// # Errors
     /// Those of a commit. What was taken is forgotten: begin a new one where the last commit ended.
     pub fn commit(&mut self, wait: &mut Wait<'_>) -> Result<()> {
+        crash_point!("follower.announced");
         let committed = self.write(wait);
         if committed.is_err() {
             // Of a transaction that has failed already.
             let _ = self.conn.rollback();
         }
         committed?;
+        crash_point!("follower.committed");
         // A merge that fails is tried again by whoever commits next.
         let _ = self.conn.maintain();
         Ok(())

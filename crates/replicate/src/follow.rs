@@ -91,7 +91,11 @@ async fn follow_until_stopped(
                 tell(args, &following, "follows, and is");
             }
             Done::Applied(_) | Done::Waited => {}
-            Done::Stuck(why) => eprintln!("plait-replicate: {}; it is tried again", printable(&why)),
+            Done::Stuck(why) => eprintln!(
+                "plait-replicate: {}; {} stays as it is until that is over",
+                printable(&why),
+                args.database.display()
+            ),
         }
     }
     Ok(())

@@ -237,10 +237,8 @@ impl Following {
         }
         if bytes > 0 {
             self.note(Mark { until: Some(reached.stream), ..mark.clone() }, true)?;
-            plait_engine::crash_point!("following.announced");
             let number = reached.record;
             self.live()?.commit().map_err(|why| target(number, why))?;
-            plait_engine::crash_point!("following.committed");
         }
         if reached != mark {
             self.note(Mark { until: None, ..reached.clone() }, false)?;
@@ -298,11 +296,11 @@ impl Following {
                 }
                 Item::Open(open) if open.follows == Follows::Base => self.renew(record, batch)?,
                 Item::Open(_) | Item::Break(_) => {
-                    batch.ends = ends("the chain is broken off there, until a snapshot behind it");
+                    batch.ends = ends("it begins anew there, and a snapshot is waited for");
                     return Ok(false);
                 }
                 Item::Pages(_) => {
-                    batch.ends = ends("it has pages of a transaction, which need a snapshot behind it");
+                    batch.ends = ends("it has pages of a transaction, and a snapshot is waited for");
                     return Ok(false);
                 }
                 Item::Merge(_) | Item::Snapshot(_) => {}
@@ -397,7 +395,6 @@ impl Following {
         }
         let announced = Mark { seeding: true, ..before.unwrap_or_else(|| mark.clone()) };
         self.note(announced, true)?;
-        plait_engine::crash_point!("following.copy.announced");
         if is_there {
             let made = file.keep();
             let copied = self.live().and_then(|live| live.copy_from(&made).map_err(|why| failed(&why)));
@@ -406,7 +403,6 @@ impl Following {
         } else {
             file.publish().map_err(|why| failed(&why))?;
         }
-        plait_engine::crash_point!("following.copy.committed");
         self.note(mark, true)?;
         self.leave();
         self.reader = Reader::new(&self.world);

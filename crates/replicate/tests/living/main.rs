@@ -12,6 +12,7 @@ mod real;
 
 mod changes;
 mod disks;
+mod following;
 #[cfg(feature = "crash-points")]
 mod killed;
 mod model;

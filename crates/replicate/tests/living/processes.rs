@@ -42,6 +42,14 @@ impl Process {
         Process(command.stdout(Stdio::null()).spawn().expect("a process"))
     }
 
+    /// A follower; with `at`, killed at that step of the engine's.
+    pub fn follower(url: &Path, database: &Path, at: Option<&str>) -> Process {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+        command.envs(at.map(|point| ("PLAIT_CRASH_AT", point)));
+        command.arg("follow").arg(url).arg(database).args(["--interval", "20ms"]);
+        Process(command.stdout(Stdio::null()).spawn().expect("a process"))
+    }
+
     pub fn signal(&self, signal: rustix::process::Signal) {
         let id = rustix::process::Pid::from_child(&self.0);
         rustix::process::kill_process(id, signal).expect("it is there");
@@ -97,6 +105,10 @@ fn role() {
             let db = open(Path::new(database));
             db.execute(&format!("CREATE TABLE {table}(a)")).expect("a table");
         }
+        ["pairs", database, first] => pairs(Path::new(database), first.parse().expect("a number")),
+        ["reader", database, seconds] => {
+            reader(Path::new(database), Duration::from_secs(seconds.parse().expect("a number")));
+        }
         _ => panic!("{role} is no role"),
     }
 }
@@ -145,4 +157,48 @@ fn writer(database: &Path, name: u64, commits: &str, level: &str) {
         }
         commit(&db, &statements);
     }
+}
+
+/// The two rows that a writer of pairs keeps equal.
+const PAIR: [i64; 2] = [10, 11];
+
+/// Counts in two rows at once, from `first` on, until it is killed; each number gets a row of its own, too.
+fn pairs(database: &Path, first: i64) {
+    let db = open(database);
+    for n in first.. {
+        let mut statements: Vec<_> =
+            PAIR.iter().map(|id| format!("INSERT OR REPLACE INTO t VALUES({id}, {n})")).collect();
+        statements.push(format!("INSERT INTO t VALUES({}, 'x')", 1_000_000_000 + n));
+        commit(&db, &statements);
+    }
+}
+
+/// Reads a replica again and again: each look has a whole transaction, and none that is older than one
+/// before.
+fn reader(database: &Path, time: Duration) {
+    let begun = Instant::now();
+    let (mut last, mut looks) = (0, 0);
+    let mut db = open(database);
+    while begun.elapsed() < time {
+        looks += 1;
+        if looks % 50 == 0 {
+            db = open(database);
+        }
+        db.execute("BEGIN").expect("a transaction");
+        let seen = db
+            .query("SELECT (SELECT v FROM t WHERE id=10), (SELECT v FROM t WHERE id=11), (SELECT max(id) FROM t) - 1000000000")
+            .expect("rows");
+        db.execute("COMMIT").expect("its end");
+        let number = |value: &plait_client::Value| match value {
+            plait_client::Value::Integer(n) => *n,
+            plait_client::Value::Text(text) => String::from_utf8_lossy(text).parse().expect("a number"),
+            other => panic!("{other:?}"),
+        };
+        let [a, b, own] = &seen[0][..] else { panic!("three columns") };
+        let (a, b, own) = (number(a), number(b), number(own));
+        assert!(a == b && b == own, "a part of a transaction: {a}, {b}, {own}");
+        assert!(a >= last, "back from {last} to {a}");
+        last = a;
+    }
+    assert!(looks > 20, "{looks}");
 }

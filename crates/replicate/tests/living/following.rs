@@ -1,0 +1,219 @@
+//! A database follows a replica while programs read it.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::model::{Rows, rows_of};
+use crate::processes::{Process, open};
+use crate::stage::Stage;
+
+/// How long a follower may be behind on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn nap(ms: u64) {
+    std::thread::sleep(Duration::from_millis(ms));
+}
+
+fn replica(stage: &Stage) -> PathBuf {
+    stage.folder.path().join("elsewhere.db")
+}
+
+fn follower(stage: &Stage) -> Process {
+    Process::follower(&stage.url, &replica(stage), None)
+}
+
+fn pairs(stage: &Stage, first: i64) -> Process {
+    let database = stage.database.to_str().expect("UTF-8");
+    Process::in_role("pairs", &[database, &first.to_string()], None)
+}
+
+fn reader(stage: &Stage, seconds: u64) -> Process {
+    let replica = replica(stage);
+    let words = [replica.to_str().expect("UTF-8"), &seconds.to_string()];
+    Process::in_role("reader", &words, None)
+}
+
+/// Waits until the replica's database has these rows.
+fn has(stage: &Stage, expected: &Rows) {
+    let begun = Instant::now();
+    let found = || replica(stage).exists().then(|| rows_of(&replica(stage)));
+    while found().as_ref() != Some(expected) {
+        assert!(begun.elapsed() < PATIENCE, "the follower does not come so far");
+        nap(50);
+    }
+}
+
+fn agrees(stage: &Stage) {
+    has(stage, &stage.rows());
+    let db = open(&replica(stage));
+    assert_eq!(db.text("PRAGMA integrity_check").expect("a check"), "ok");
+}
+
+/// The last number of a writer of pairs that was killed.
+fn last_of(stage: &Stage) -> i64 {
+    let db = open(&stage.database);
+    db.integer("SELECT max(id) - 1000000000 FROM t").expect("a number")
+}
+
+fn begun() -> (Stage, Process) {
+    let stage = Stage::new();
+    stage.execute("INSERT INTO t VALUES(10, 0), (11, 0), (1000000000, 'x')");
+    let sidecar = stage.sidecar(&[]);
+    (stage, sidecar)
+}
+
+// holds FOLLOWING-1, FOLLOW-2
+#[test]
+fn readers_see_whole_transactions_and_never_older_ones() {
+    let (stage, sidecar) = begun();
+    let writer = pairs(&stage, 1);
+    let follower = follower(&stage);
+    while !replica(&stage).exists() {
+        nap(20);
+    }
+    let readers = [reader(&stage, 6), reader(&stage, 6)];
+    nap(1000);
+    stage.execute("CREATE TABLE u(a, b)");
+    nap(1000);
+    stage.execute("VACUUM");
+    nap(1000);
+    stage.execute("CREATE INDEX i ON t(v)");
+    for reader in readers {
+        assert!(reader.ended().success());
+    }
+    writer.kill();
+    agrees(&stage);
+    assert_eq!(follower.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds MARK-1, FOLLOWING-2
+#[test]
+fn a_follower_that_is_killed_goes_on_where_it_was() {
+    let (stage, sidecar) = begun();
+    let mut writer = pairs(&stage, 1);
+    let mut now = follower(&stage);
+    while !replica(&stage).exists() {
+        nap(20);
+    }
+    let reader = reader(&stage, 12);
+    for round in 0..30 {
+        nap(100 + round * 37 % 250);
+        now.kill();
+        if round % 10 == 5 {
+            writer.kill();
+            writer = pairs(&stage, last_of(&stage) + 1);
+            stage.execute(&format!("CREATE TABLE u{round}(a)"));
+        }
+        now = follower(&stage);
+    }
+    assert!(reader.ended().success());
+    writer.kill();
+    agrees(&stage);
+    assert_eq!(now.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds MARK-1, FOLLOWING-2, FOLLOWING-3
+#[cfg(feature = "crash-points")]
+#[test]
+fn a_follower_that_dies_at_any_step_shows_nothing_older() {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    stage.agrees();
+    agrees(&stage);
+    first.kill();
+    let points = [
+        "follower.announced",
+        "follower.announced:2",
+        "follower.committed",
+        "follower.committed:2",
+        "exclusive.begun",
+        "exclusive.committed",
+        "exclusive.switched",
+        "exclusive.visible",
+        "merge.committed",
+    ];
+    let reader = reader(&stage, 10);
+    for (round, point) in points.iter().enumerate() {
+        let writer = pairs(&stage, last_of(&stage) + 1);
+        nap(200);
+        if point.starts_with("exclusive") {
+            stage.execute(&format!("CREATE TABLE u{round}(a)"));
+        }
+        let dies = Process::follower(&stage.url, &replica(&stage), Some(point));
+        if point.starts_with("merge") {
+            nap(500);
+            dies.kill();
+        } else {
+            use std::os::unix::process::ExitStatusExt as _;
+            assert_eq!(dies.ended().signal(), Some(9), "{point}");
+        }
+        writer.kill();
+        let next = follower(&stage);
+        agrees(&stage);
+        next.kill();
+    }
+    assert!(reader.ended().success());
+    let last = follower(&stage);
+    agrees(&stage);
+    assert_eq!(last.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn a_follower_whose_next_record_is_gone_copies_the_database_anew() {
+    let (stage, sidecar) = begun();
+    let before = follower(&stage);
+    stage.writer(1, Some(100), "NORMAL").ended();
+    agrees(&stage);
+    assert_eq!(before.terminated(), 0);
+    let mark = plait_replicate::following::mark::Mark::read(&replica(&stage));
+    let next = mark.expect("it can be read").expect("it is there").record.next();
+    for round in 0..2 {
+        stage.writer(2 + round, Some(300), "NORMAL").ended();
+        stage.execute(&format!("CREATE TABLE u{round}(a)"));
+        stage.agrees();
+    }
+    // As retention removes it, or a rule of a bucket.
+    let object = stage.url.join(plait_replicate::names::record(next));
+    std::fs::remove_file(object).expect("it was there");
+    let after = follower(&stage);
+    agrees(&stage);
+    assert_eq!(after.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds FOLLOWING-4
+#[test]
+fn what_follows_nothing_and_a_second_follower_are_refused() {
+    let (stage, sidecar) = begun();
+    stage.agrees();
+    let other = stage.folder.path().join("app.db");
+    assert_eq!(Process::follower(&stage.url, &other, None).ended().code(), Some(2));
+    let first = follower(&stage);
+    agrees(&stage);
+    assert_eq!(follower(&stage).ended().code(), Some(2), "one is there");
+    assert_eq!(first.terminated(), 0);
+    let elsewhere = stage.folder.path().join("another place");
+    let refused = Process::follower(&elsewhere, &replica(&stage), None);
+    assert_eq!(refused.ended().code(), Some(2), "it follows another place");
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn a_store_that_is_away_is_waited_for() {
+    let (stage, sidecar) = begun();
+    let follower = follower(&stage);
+    agrees(&stage);
+    let elsewhere = stage.folder.path().join("moved");
+    std::fs::rename(&stage.url, &elsewhere).expect("it goes");
+    std::fs::write(&stage.url, b"no folder").expect("something in its place");
+    stage.writer(2, Some(100), "FULL").ended();
+    nap(500);
+    std::fs::remove_file(&stage.url).expect("it goes");
+    std::fs::rename(&elsewhere, &stage.url).expect("it comes back");
+    agrees(&stage);
+    assert_eq!(follower.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
