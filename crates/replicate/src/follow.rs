@@ -1,6 +1,6 @@
 //! `plait-replicate follow`: a database that follows a replica, as a process that a supervisor starts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -19,6 +19,9 @@ use crate::run::{AGAIN, OVER, USAGE, say};
 /// A step that is under way when this is told to end has so long.
 const TO_END: Duration = Duration::from_secs(10);
 
+/// How often a folder is looked for that is not there.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
 /// Arguments of `plait-replicate follow`.
 #[derive(Args)]
 pub struct FollowArgs {
@@ -33,6 +36,7 @@ pub struct FollowArgs {
 
 /// Follows until something ends it; returns the exit code.
 pub fn run(args: &FollowArgs) -> u8 {
+    wait_for_folder(&args.url);
     let store = match objects::open(&args.url, false) {
         Ok(store) => store,
         Err(text) => return say(USAGE, &text),
@@ -56,6 +60,17 @@ pub fn run(args: &FollowArgs) -> u8 {
     match runtime.block_on(follow(args, following, &stop)) {
         Ok(()) => OVER,
         Err(error) => say(USAGE, &error.to_string()),
+    }
+}
+
+/// A folder may come later than this starts, as what is in it does.
+fn wait_for_folder(url: &str) {
+    let is_missing = || !url.contains("://") && !Path::new(url).exists();
+    if is_missing() {
+        eprintln!("plait-replicate: {} is not there yet, and is waited for", printable(url));
+    }
+    while is_missing() {
+        std::thread::sleep(LOOK_AGAIN);
     }
 }
 
@@ -91,11 +106,13 @@ async fn follow_until_stopped(
                 tell(args, &following, "follows, and is");
             }
             Done::Applied(_) | Done::Waited => {}
-            Done::Stuck(why) => eprintln!(
-                "plait-replicate: {}; {} stays as it is until that is over",
-                printable(&why),
-                args.database.display()
-            ),
+            Done::Stuck(why) => {
+                let so_long = match following.mark() {
+                    Some(_) => format!("{} stays as it is until then", args.database.display()),
+                    None => "it is tried again".to_owned(),
+                };
+                eprintln!("plait-replicate: {}; {}", printable(&why), printable(&so_long));
+            }
         }
     }
     Ok(())

@@ -196,6 +196,7 @@ fn what_follows_nothing_and_a_second_follower_are_refused() {
     assert_eq!(follower(&stage).ended().code(), Some(2), "one is there");
     assert_eq!(first.terminated(), 0);
     let elsewhere = stage.folder.path().join("another place");
+    std::fs::create_dir(&elsewhere).expect("a folder");
     let refused = Process::follower(&elsewhere, &replica(&stage), None);
     assert_eq!(refused.ended().code(), Some(2), "it follows another place");
     assert_eq!(sidecar.terminated(), 0);
