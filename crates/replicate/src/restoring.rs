@@ -71,6 +71,13 @@ fn run_with(args: &RestoreArgs, bar: &ProgressBar) -> Result<(), String> {
             dates::utc(at)
         ));
     }
+    let mark = plait_engine::storage::names::follows_path(&args.output);
+    if std::fs::symlink_metadata(&mark).is_ok() && !args.force {
+        return Err(format!(
+            "{} lies there, which says that {shown} follows a primary: choose another name, or remove it",
+            mark.display()
+        ));
+    }
     let opener = library::opener().ok_or("SQLite cannot begin: out of memory")?;
     if args.force {
         displace::refuse_early(&args.output)?;

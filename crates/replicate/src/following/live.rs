@@ -1,5 +1,7 @@
 //! The database of a follower, as a member of its session.
 
+#![allow(unsafe_code, reason = "one call of the library inside this program takes a raw connection")]
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,9 +10,6 @@ use plait_engine::follower::Follower;
 use plait_engine::ids::Lsn;
 use plait_engine::ship::Shipper;
 use plait_engine::sync::wait::Wait;
-// The spliced amalgamation that `Library::linked` is about.
-use plait_sqlite as _;
-
 use crate::record::Frames;
 
 /// Longest wait for a lock of the database.
@@ -34,6 +33,8 @@ impl Live {
         let path = std::fs::canonicalize(database).map_err(|e| format!("cannot open {shown}: {e}"))?;
         let open = || {
             let connection = Library::linked().open_with(&path, OpenFlags::ReadWrite)?;
+            // SAFETY: opened just now, by the library inside this program.
+            unsafe { plait_sqlite::allow_replica_writes(connection.raw()) };
             connection.busy_timeout(PATIENCE)?;
             // Asked for what a member of the session alone can tell, it becomes one.
             connection.query("SELECT count(*) FROM plait_status")?;

@@ -16,7 +16,9 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use plait_engine::storage::names::follows_path;
 
 use crate::ids::{ChainId, CommitTs, Hash, Lsn, RecordNumber, Salt};
 
@@ -50,27 +52,13 @@ pub struct Mark {
     pub seeding: bool,
 }
 
-/// The name of the mark of a database.
-pub fn name(database: &Path) -> PathBuf {
-    let mut name = database.as_os_str().to_owned();
-    name.push("-plait-follows");
-    name.into()
-}
-
-/// The name of the file that a follower locks for as long as it runs.
-pub fn lock_name(database: &Path) -> PathBuf {
-    let mut name = database.as_os_str().to_owned();
-    name.push("-plait-follows.lock");
-    name.into()
-}
-
 impl Mark {
     /// Reads the mark of a database; `None` if there is none.
     ///
     /// # Errors
     /// In words.
     pub fn read(database: &Path) -> Result<Option<Mark>, String> {
-        let path = name(database);
+        let path = follows_path(database);
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -116,7 +104,7 @@ impl Mark {
     /// # Errors
     /// The system's.
     pub fn write(&self, database: &Path, durably: bool) -> io::Result<()> {
-        let path = name(database);
+        let path = follows_path(database);
         let mut new = path.clone().into_os_string();
         new.push(".new");
         let mut file = File::create(&new)?;

@@ -25,10 +25,12 @@ pub mod mark;
 
 use std::any::Any;
 use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
+use plait_engine::storage::names::follows_lock_path;
 
 pub use self::live::Live;
 use self::mark::Mark;
@@ -46,6 +48,9 @@ use crate::world::{Patience, World};
 /// Frames of one commit, at most, unless one of the primary's is longer. A transaction of 7 MiB fits into a
 /// memtable.
 const COMMIT_BYTES: usize = 4 << 20;
+/// Whoever asks whether a follower runs has its lock for a moment.
+const LOCK_TRIES: u32 = 10;
+const LOCK_NAP: Duration = Duration::from_millis(50);
 /// How often a store is asked for a copy before that is begun anew.
 const TRIES: u32 = 6;
 
@@ -262,7 +267,9 @@ impl Following {
             let number = batch.mark.record.next();
             let mut link =
                 Link { chain: Some(from.chain), number: batch.mark.record, hash: Some(batch.mark.hash) };
-            let Found::Object(object) = self.reader.object(number, false).await? else { break };
+            // Where later ones were listed, this one was removed.
+            let is_sure = self.reader.listing().is_some_and(|listing| listing.highest() > number);
+            let Found::Object(object) = self.reader.object(number, is_sure).await? else { break };
             let record = link.follow(&object)?;
             let is_whole = self.gather_record(&record, until, &mut batch)?;
             if batch.ends.is_some() || !is_whole {
@@ -272,7 +279,7 @@ impl Following {
             batch.mark.record = number;
             batch.mark.hash = Hash::of(&object);
             batch.mark.written_ms = header.written_ms;
-            batch.mark.commit = header.position.commit;
+            batch.mark.commit = batch.mark.commit.max(header.position.commit);
             if batch.bytes >= COMMIT_BYTES && batch.mark.stream >= until {
                 batch.is_full = true;
                 break;
@@ -322,7 +329,7 @@ impl Following {
             return Ok(());
         }
         (batch.mark.salt, batch.mark.stream, batch.mark.crc) = (position.salt, position.stream, 0);
-        batch.mark.commit = CommitTs(0);
+        batch.mark.commit = batch.mark.commit.max(position.commit);
         self.leave();
         let live = Live::join(&self.settings.database, (position.salt.0, 0));
         self.live = Some(live.map_err(|why| target(record.header.number, why))?);
@@ -450,7 +457,8 @@ impl Following {
             chain: header.chain,
             record: number,
             salt: restored.position.salt,
-            commit: restored.position.commit,
+            // A snapshot names none.
+            commit: restored.position.commit.max(header.position.commit),
             written_ms: header.written_ms,
             hash: Hash::of(&object),
             stream: restored.position.stream,
@@ -497,15 +505,23 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 
 /// FOLLOWING-4.
 fn lock(database: &Path) -> Result<File, String> {
-    let path = mark::lock_name(database);
+    let path = follows_lock_path(database);
     let say = |e: &dyn std::fmt::Display| format!("cannot lock {}: {e}", path.display());
     let options = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
     let file = options.map_err(|e| say(&e))?;
-    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            Err(format!("another process lets {} follow already: end that first", database.display()))
+    for _ in 0..LOCK_TRIES {
+        match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) if is_named(&file, &path) => return Ok(file),
+            // A promotion has removed it, or a look at it is under way.
+            Ok(()) => return Err(format!("{} was promoted just now", database.display())),
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(LOCK_NAP),
+            Err(e) => return Err(say(&e)),
         }
-        Err(e) => Err(say(&e)),
     }
+    Err(format!("another process lets {} follow already: end that first", database.display()))
+}
+
+fn is_named(file: &File, path: &Path) -> bool {
+    let own = file.metadata().map(|meta| (meta.dev(), meta.ino())).ok();
+    own.is_some() && own == std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino())).ok()
 }

@@ -156,6 +156,8 @@ fn a_follower_that_dies_at_any_step_shows_nothing_older() {
     }
     assert!(reader.ended().success());
     let last = follower(&stage);
+    // It has to come to where it hears of signals.
+    nap(500);
     agrees(&stage);
     assert_eq!(last.terminated(), 0);
     assert_eq!(sidecar.terminated(), 0);
