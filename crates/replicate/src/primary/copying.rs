@@ -139,7 +139,7 @@ impl Sidecar {
         }
         let Some(mut copying) = self.snapshots.copying.take() else {
             let wall_ms = self.world.clock().wall_ms();
-            return if self.snapshots.is_due(wall_ms, &self.settings) {
+            return if self.snapshots.is_due(&self.flow.position, wall_ms, &self.settings) {
                 self.begin_copy()
             } else {
                 Ok(false)

@@ -15,7 +15,7 @@ use super::copying::Copying;
 use super::tracks::Tracks;
 use super::{Retry, Settings};
 use crate::fault::{Fault, is_planted};
-use crate::ids::Generation;
+use crate::ids::{Generation, Position, Salt};
 use crate::names::Upload;
 use crate::record::{Header, Item, Parts, Record, SnapshotRef};
 use crate::shelf::Draft;
@@ -28,6 +28,8 @@ pub struct Snapshots {
     /// gone as well.
     is_whole_needed: bool,
     newest_ms: Option<u64>,
+    /// The base that it has.
+    newest_base: Option<(Salt, Generation)>,
     log_bytes: u64,
     base_bytes: u64,
     pub(super) copying: Option<Copying>,
@@ -48,6 +50,7 @@ impl Snapshots {
             is_needed: is_upgraded || !is_usable,
             is_whole_needed: has_hole,
             newest_ms: None,
+            newest_base: None,
             log_bytes: 0,
             base_bytes: 0,
             copying: None,
@@ -71,6 +74,7 @@ impl Snapshots {
     /// When the newest was taken, as it was found in the chain.
     pub(super) fn learn(&mut self, newest: &SnapshotRef) {
         self.newest_ms.get_or_insert(newest.taken_ms);
+        self.newest_base.get_or_insert((newest.salt, newest.generation));
         let bytes = u64::from(newest.page_bytes) * u64::from(newest.page_count);
         self.base_bytes = self.base_bytes.max(bytes);
     }
@@ -82,6 +86,7 @@ impl Snapshots {
                 Item::Merge(_) | Item::Pages(_) => self.log_bytes += 1,
                 Item::Snapshot(snapshot) => {
                     self.newest_ms = Some(snapshot.taken_ms);
+                    self.newest_base = Some((snapshot.salt, snapshot.generation));
                     self.base_bytes =
                         u64::from(snapshot.page_bytes) * u64::from(snapshot.page_count);
                     self.log_bytes = 0;
@@ -96,13 +101,16 @@ impl Snapshots {
         }
     }
 
-    pub(super) fn is_due(&self, wall_ms: u64, settings: &Settings) -> bool {
+    /// True if one is due where base and stream are. Of the base that the newest one has already
+    /// another is of no use: a restore would have to read as much.
+    pub(super) fn is_due(&self, at: &Position, wall_ms: u64, settings: &Settings) -> bool {
         let every = settings.snapshot_every;
         let is_old = self
             .newest_ms
             .is_some_and(|taken| wall_ms.saturating_sub(taken) >= every.as_millis() as u64);
         let is_long = self.log_bytes >= self.base_bytes.max(settings.log_bytes_least);
-        self.is_needed || (is_old && self.log_bytes > 0) || is_long
+        let is_later = self.newest_base != Some((at.salt, at.base));
+        self.is_needed || (is_later && (is_long || (is_old && self.log_bytes > 0)))
     }
 
     /// True if a copy is whole and only has to be named.

@@ -123,3 +123,20 @@ fn a_restore_never_reads_much_more_than_a_whole_snapshot() {
     stage.restore(Stop::Newest).expect("what is there now");
     assert_eq!(stage.oracle.violation(), None);
 }
+
+#[test]
+fn a_base_that_the_newest_snapshot_has_is_not_copied_again() {
+    let stage = Stage::default();
+    let database = stage.database("alpha");
+    let often = Settings { log_bytes_least: 500, ..calm() };
+    let mut sidecar = stage.open(&database, often).expect("an empty place");
+    next(&stage, &mut sidecar);
+    for _ in 0..60 {
+        database.borrow_mut().commit(true);
+        stage.work(&mut sidecar, SECOND).expect("a quiet world");
+    }
+    assert_eq!(snapshots(&stage).len(), 1, "the log is long, and nothing was merged");
+    database.borrow_mut().merge_everything();
+    next(&stage, &mut sidecar);
+    assert_eq!(stage.oracle.violation(), None);
+}

@@ -1,3 +1,5 @@
+//! Which sums count, and what they tell.
+
 use super::*;
 use crate::simulation::shelf::Memory;
 
