@@ -24,5 +24,6 @@ pub mod lowered;
 pub mod mounted;
 pub mod pairs;
 pub mod recording;
+pub mod shipped;
 pub mod tickets;
 pub mod workload;

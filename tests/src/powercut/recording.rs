@@ -86,6 +86,16 @@ impl Recording {
         Actor::in_process_with(name, subject, &environment)
     }
 
+    /// What a process has in its environment whose operations are written down.
+    #[must_use]
+    pub fn environment(&self) -> [(&'static str, PathBuf); 3] {
+        [
+            ("LD_PRELOAD", PathBuf::from(RECORDER)),
+            ("PLAIT_RECORD", self.file.clone()),
+            ("PLAIT_RECORD_FOLDER", self.folder.clone()),
+        ]
+    }
+
     /// An actor for whom the sync of the folder that follows the removal of a super-journal fails while `fail` exists.
     #[must_use]
     pub fn failing_actor(&self, name: &str, subject: &Subject, fail: &Path) -> Actor {

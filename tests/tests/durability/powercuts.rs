@@ -1,6 +1,7 @@
 //! Power cuts at the file operations of the library itself, and of its recoveries; see `plait_tests::powercut`.
 
 use plait_tests::actor::Actor;
+use plait_tests::paths;
 use plait_tests::planted::must_be_reported;
 use plait_tests::powercut::explore::Explorer;
 use plait_tests::powercut::lowered::End;
@@ -95,6 +96,23 @@ fn what_was_committed_behind_a_lowered_fence_is_there_after_a_power_cut_at_every
         println!("{:?}", explorer.tally);
         assert!(explorer.tally.opened > 20, "{:?}", explorer.tally);
     }
+}
+
+// holds CHAIN-6, SHIP-2
+#[test]
+fn what_was_shipped_is_there_after_a_power_cut_at_every_step() {
+    let Some(subject) = real_plait("power cuts") else { return };
+    let programs = paths::shell().expect("a shell").with_file_name("plait-replicate");
+    if !programs.exists() {
+        eprintln!("skipped: there is no {}", programs.display());
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a folder");
+    let explorer = Explorer::of_shipped(&subject, &programs, scratch.path());
+    let mut explorer = explorer.unwrap_or_else(|e| panic!("{e:#}"));
+    explorer.each_cut_of_workload().unwrap_or_else(|error| panic!("{error:#}"));
+    println!("{:?}", explorer.tally);
+    assert!(explorer.tally.opened > 20, "{:?}", explorer.tally);
 }
 
 #[test]
