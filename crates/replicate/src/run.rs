@@ -34,7 +34,8 @@ const TRY_AGAIN: Duration = Duration::from_secs(5);
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// What is told while the newest record cannot be restored.
-const WAITS: &str = "what was committed since cannot be restored before a snapshot is complete, which is under way";
+const WAITS: &str =
+    "what was committed since cannot be restored before a snapshot is complete, which is under way";
 
 /// Exit codes, for supervisors.
 pub const OVER: u8 = 0;
@@ -183,7 +184,8 @@ async fn ship(
 /// Tells the database what is in the way.
 fn tell(world: &World, database: &Arc<Database>) {
     let waits = || world.unrestorable_since().map(|since| (WAITS.to_owned(), since, ""));
-    let trouble = world.trouble().map(|trouble| (trouble.what, trouble.since, "; it is tried again"));
+    let trouble =
+        world.trouble().map(|trouble| (trouble.what, trouble.since, "; it is tried again"));
     let trouble = trouble.or_else(waits);
     let told = database.told();
     let what = trouble.as_ref().map_or("", |(what, ..)| what);

@@ -324,7 +324,9 @@ fn step_failed(e: &SqlError, plan: &Plan<'_>, size: u64) -> Failure {
                 "free some space on that disk and run the command again",
             )
         }
-        FULL if os::limit(libc::RLIMIT_FSIZE) != libc::RLIM_INFINITY && room(plan.target) > size => {
+        FULL if os::limit(libc::RLIMIT_FSIZE) != libc::RLIM_INFINITY
+            && room(plan.target) > size =>
+        {
             Failure::new(
                 format!(
                     "cannot copy {from}: a file of this process may have {} (ulimit -f), and those beside {from} are \

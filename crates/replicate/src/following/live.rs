@@ -1,16 +1,19 @@
 //! The database of a follower, as a member of its session.
 
-#![allow(unsafe_code, reason = "one call of the library inside this program takes a raw connection")]
+#![allow(
+    unsafe_code,
+    reason = "one call of the library inside this program takes a raw connection"
+)]
 
 use std::path::Path;
 use std::time::Duration;
 
+use crate::record::Frames;
 use plait_client::{Connection, Library, OpenFlags};
 use plait_engine::follower::Follower;
 use plait_engine::ids::Lsn;
 use plait_engine::ship::Shipper;
 use plait_engine::sync::wait::Wait;
-use crate::record::Frames;
 
 /// Longest wait for a lock of the database.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -30,7 +33,8 @@ impl Live {
     /// In words.
     pub fn join(database: &Path, (salt, crc): (u32, u32)) -> Result<Live, String> {
         let shown = database.display();
-        let path = std::fs::canonicalize(database).map_err(|e| format!("cannot open {shown}: {e}"))?;
+        let path =
+            std::fs::canonicalize(database).map_err(|e| format!("cannot open {shown}: {e}"))?;
         let open = || {
             let connection = Library::linked().open_with(&path, OpenFlags::ReadWrite)?;
             // SAFETY: opened just now, by the library inside this program.

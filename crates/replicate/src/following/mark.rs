@@ -9,10 +9,10 @@
 //! | `until U` | the same, or what is committed through U |
 //! | `seeding` | the same, or the state of another record |
 //!
-//! - MARK-1 `until` or `seeding` is on disk before a commit that it announces begins, and goes when
+//! - NOTED-1 `until` or `seeding` is on disk before a commit that it announces begins, and goes when
 //!   that has ended. So who starts behind a crash reaches U by his first commit, or copies the database
 //!   anew: readers are never shown less than they have seen.
-//! - MARK-2 A database has its mark before it has its name.
+//! - NOTED-2 A database has its mark before it has its name.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -46,9 +46,9 @@ pub struct Mark {
     pub stream: Lsn,
     /// The checksum that ends them, 0 if none is known.
     pub crc: u32,
-    /// MARK-1.
+    /// NOTED-1.
     pub until: Option<Lsn>,
-    /// MARK-1.
+    /// NOTED-1.
     pub seeding: bool,
 }
 

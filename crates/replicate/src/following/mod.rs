@@ -11,14 +11,14 @@
 //! same roots, and merges as its own session does. So a MERGE says nothing here; and pages of an exclusive
 //! transaction, or a break, need a copy anew.
 //!
-//! - FOLLOWING-1 A commit has whole commits of the primary, in their order, without a gap: all frames from
+//! - TRAIL-1 A commit has whole commits of the primary, in their order, without a gap: all frames from
 //!   the mark's `stream` on through another one. Readers see some commit of the primary's, and later ones
 //!   as time goes on.
-//! - FOLLOWING-2 A commit announces how far it will come (MARK-1). Behind a crash the first commit reaches
+//! - TRAIL-2 A commit announces how far it will come (NOTED-1). Behind a crash the first commit reaches
 //!   that, or the copy does.
-//! - FOLLOWING-3 A copy takes the place of what is there in one transaction, and only if it is of a later
+//! - TRAIL-3 A copy takes the place of what is there in one transaction, and only if it is of a later
 //!   record of the same chain.
-//! - FOLLOWING-4 One follower works on a database: it holds a lock for as long as it lives.
+//! - TRAIL-4 One follower works on a database: it holds a lock for as long as it lives.
 
 mod live;
 pub mod mark;
@@ -89,7 +89,7 @@ pub struct Following {
     /// Why the chain leads no further.
     stuck: Option<Error>,
     backoff: Backoff,
-    // Held for as long as this lives (FOLLOWING-4).
+    // Held for as long as this lives (TRAIL-4).
     _lock: File,
 }
 
@@ -176,7 +176,9 @@ impl Following {
                     self.leave();
                 }
                 let is_new = self.stuck.is_none();
-                if !matches!(error, Error::Store { .. } | Error::Target { .. } | Error::Empty) && is_new {
+                if !matches!(error, Error::Store { .. } | Error::Target { .. } | Error::Empty)
+                    && is_new
+                {
                     self.stuck = Some(error.clone());
                 }
                 let pause = self.backoff.next(self.world.random()).max(self.settings.poll);
@@ -198,7 +200,8 @@ impl Following {
         if self.live.is_none() {
             let number = self.mark.as_ref().map_or(RecordNumber::NONE, |mark| mark.record);
             let mark = self.mark.as_ref();
-            let live = Live::join(&self.settings.database, mark.map_or((0, 0), |m| (m.salt.0, m.crc)));
+            let live =
+                Live::join(&self.settings.database, mark.map_or((0, 0), |m| (m.salt.0, m.crc)));
             self.live = Some(live.map_err(|why| target(number, why))?);
         }
         Ok(self.live.as_mut().expect("it was made"))
@@ -265,8 +268,11 @@ impl Following {
         let mut batch = Batch { mark, bytes: 0, ends: None, is_full: false };
         loop {
             let number = batch.mark.record.next();
-            let mut link =
-                Link { chain: Some(from.chain), number: batch.mark.record, hash: Some(batch.mark.hash) };
+            let mut link = Link {
+                chain: Some(from.chain),
+                number: batch.mark.record,
+                hash: Some(batch.mark.hash),
+            };
             // Where later ones were listed, this one was removed.
             let is_sure = self.reader.listing().is_some_and(|listing| listing.highest() > number);
             let Found::Object(object) = self.reader.object(number, is_sure).await? else { break };
@@ -307,7 +313,8 @@ impl Following {
                     return Ok(false);
                 }
                 Item::Pages(_) => {
-                    batch.ends = ends("it has pages of a transaction, and a snapshot is waited for");
+                    batch.ends =
+                        ends("it has pages of a transaction, and a snapshot is waited for");
                     return Ok(false);
                 }
                 Item::Merge(_) | Item::Snapshot(_) => {}
@@ -373,7 +380,7 @@ impl Following {
         Ok(true)
     }
 
-    /// Makes the database as it was at the newest record, if that is a later one (FOLLOWING-3).
+    /// Makes the database as it was at the newest record, if that is a later one (TRAIL-3).
     async fn copy(&mut self) -> Result<Done> {
         let before = self.mark.clone();
         let has = before.as_ref().map_or(RecordNumber::NONE, |mark| mark.record);
@@ -404,7 +411,8 @@ impl Following {
         self.note(announced, true)?;
         if is_there {
             let made = file.keep();
-            let copied = self.live().and_then(|live| live.copy_from(&made).map_err(|why| failed(&why)));
+            let copied =
+                self.live().and_then(|live| live.copy_from(&made).map_err(|why| failed(&why)));
             let _ = std::fs::remove_file(&made);
             copied?;
         } else {
@@ -437,7 +445,8 @@ impl Following {
             .map_err(|e| target(has, format!("cannot make {}: {e}", beside.display())))?;
         let versions = library::versions();
         let ignored = &mut |_: Progress| {};
-        let (restored, made) = restore(&world, Box::new(file), Stop::Newest, &versions, ignored).await?;
+        let (restored, made) =
+            restore(&world, Box::new(file), Stop::Newest, &versions, ignored).await?;
         let made: Box<dyn Any> = made;
         let file = made.downcast::<NewFile>().map_err(|_| target(has, "another target"))?;
         Ok((Some(restored), Some(file)))
@@ -451,7 +460,8 @@ impl Following {
         let Found::Object(object) = reader.object(number, true).await? else {
             return Err(Error::Missing { number, name: name() });
         };
-        let header = header_of(&object).map_err(|why| Error::Record { number, name: name(), why })?;
+        let header =
+            header_of(&object).map_err(|why| Error::Record { number, name: name(), why })?;
         Ok(Mark {
             place: self.settings.place.clone(),
             chain: header.chain,
@@ -503,7 +513,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// FOLLOWING-4.
+/// TRAIL-4.
 fn lock(database: &Path) -> Result<File, String> {
     let path = follows_lock_path(database);
     let say = |e: &dyn std::fmt::Display| format!("cannot lock {}: {e}", path.display());

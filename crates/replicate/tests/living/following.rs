@@ -62,7 +62,7 @@ fn begun() -> (Stage, Process) {
     (stage, sidecar)
 }
 
-// holds FOLLOWING-1, FOLLOW-2
+// holds TRAIL-1, FOLLOW-2
 #[test]
 fn readers_see_whole_transactions_and_never_older_ones() {
     let (stage, sidecar) = begun();
@@ -87,7 +87,7 @@ fn readers_see_whole_transactions_and_never_older_ones() {
     assert_eq!(sidecar.terminated(), 0);
 }
 
-// holds MARK-1, FOLLOWING-2
+// holds NOTED-1, TRAIL-2
 #[test]
 fn a_follower_that_is_killed_goes_on_where_it_was() {
     let (stage, sidecar) = begun();
@@ -114,7 +114,7 @@ fn a_follower_that_is_killed_goes_on_where_it_was() {
     assert_eq!(sidecar.terminated(), 0);
 }
 
-// holds MARK-1, FOLLOWING-2, FOLLOWING-3
+// holds NOTED-1, TRAIL-2, TRAIL-3
 #[cfg(feature = "crash-points")]
 #[test]
 fn a_follower_that_dies_at_any_step_shows_nothing_older() {
@@ -186,7 +186,7 @@ fn a_follower_whose_next_record_is_gone_copies_the_database_anew() {
     assert_eq!(sidecar.terminated(), 0);
 }
 
-// holds FOLLOWING-4
+// holds TRAIL-4
 #[test]
 fn what_follows_nothing_and_a_second_follower_are_refused() {
     let (stage, sidecar) = begun();

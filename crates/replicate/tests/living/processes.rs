@@ -191,7 +191,9 @@ fn reader(database: &Path, time: Duration) {
         db.execute("COMMIT").expect("its end");
         let number = |value: &plait_client::Value| match value {
             plait_client::Value::Integer(n) => *n,
-            plait_client::Value::Text(text) => String::from_utf8_lossy(text).parse().expect("a number"),
+            plait_client::Value::Text(text) => {
+                String::from_utf8_lossy(text).parse().expect("a number")
+            }
             other => panic!("{other:?}"),
         };
         let [a, b, own] = &seen[0][..] else { panic!("three columns") };

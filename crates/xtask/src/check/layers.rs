@@ -30,7 +30,7 @@ const LAYERS: &[&[&str]] = &[
     &["commit"],
     &["txn"],
     &["attach", "registry"],
-    &["ship"],
+    &["follower", "ship"],
 ];
 
 /// Applies the rule to one file. Tests may look at everything.
