@@ -44,7 +44,7 @@ pub fn run(args: &FollowArgs) -> u8 {
     let stop = Rc::new(Stop::default());
     let world = real::stoppable_world(Rc::new(store), &stop);
     let settings = Settings {
-        place: args.url.clone(),
+        place: place_of(&args.url),
         database: std::path::absolute(&args.database).unwrap_or_else(|_| args.database.clone()),
         poll: args.interval,
     };
@@ -60,6 +60,14 @@ pub fn run(args: &FollowArgs) -> u8 {
     match runtime.block_on(follow(args, following, &stop)) {
         Ok(()) => OVER,
         Err(error) => say(USAGE, &error.to_string()),
+    }
+}
+
+/// A place as the mark names it: a folder by its whole path, from wherever this is started.
+fn place_of(url: &str) -> String {
+    match std::path::absolute(url) {
+        Ok(folder) if !url.contains("://") => folder.to_string_lossy().into_owned(),
+        _ => url.to_owned(),
     }
 }
 
