@@ -66,8 +66,8 @@ pub struct RunArgs {
     /// A name for this machine that stays, where /etc/machine-id does not, as in containers
     #[arg(long)]
     machine: Option<String>,
-    /// The folder for copies of the database, which snapshots are made of; that of the database if
-    /// not given
+    /// The folder for copies of the database, which snapshots are made of, and for the sums of pages by
+    /// which the next one uploads changes alone; that of the database if not given
     #[arg(long)]
     scratch: Option<PathBuf>,
 }

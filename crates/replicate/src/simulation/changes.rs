@@ -124,6 +124,30 @@ fn a_restore_never_reads_much_more_than_a_whole_snapshot() {
     assert_eq!(stage.oracle.violation(), None);
 }
 
+// holds LINEAGE-2
+#[test]
+fn a_snapshot_is_whole_where_the_last_whole_one_is_old_or_many_build_on_it() {
+    let stage = Stage::default();
+    let database = stage.database("alpha");
+    database.borrow_mut().exclusive_with(400);
+    let daily = Settings { snapshot_every: Duration::from_secs(100_000), ..calm() };
+    let mut sidecar = stage.open(&database, daily).expect("an empty place");
+    assert_eq!(next(&stage, &mut sidecar).parent, RecordNumber::NONE);
+    let mut change = || {
+        database.borrow_mut().commit(true);
+        database.borrow_mut().need_a_break();
+        next(&stage, &mut sidecar).parent != RecordNumber::NONE
+    };
+    assert!((0..32).all(|_| change()), "32 build on it");
+    assert!(!change(), "and no more");
+    assert!(change());
+    stage.time.advance_to(stage.time.now() + Duration::from_secs(100_000));
+    assert!(!change(), "it is as old as one may become");
+    assert!(change());
+    stage.restore(Stop::Newest).expect("what is there now");
+    assert_eq!(stage.oracle.violation(), None);
+}
+
 #[test]
 fn a_base_that_the_newest_snapshot_has_is_not_copied_again() {
     let stage = Stage::default();
