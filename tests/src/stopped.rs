@@ -312,11 +312,11 @@ pub struct Report {
 #[must_use]
 pub fn points() -> Vec<(&'static str, u32)> {
     let passage = |point| if Scene::of(point) == Scene::Crowd { 3 } else { 1 };
-    // Those of a hold on the log are passed by sidecars alone: crates/replicate/tests/living kills at them.
+    // Those of a hold on the log are passed by sidecars alone, and those of a follower by followers: crates/replicate/tests/living kills at them.
     // Those of gaps, of commits over several files, of restoring and of putting aside are not passed in these scenes:
     // rows_among_deleted_ones.rs, missing_log_killed.rs and put_aside.rs kill at them, several_files_killed.rs kills and stops. Who restores
     // or puts aside holds what a recovery holds.
-    const ELSEWHERE: [&str; 5] = ["hold.", "gaps.", "several.", "restore.", "aside."];
+    const ELSEWHERE: [&str; 6] = ["follower.", "hold.", "gaps.", "several.", "restore.", "aside."];
     let is_here = |point: &&str| !ELSEWHERE.iter().any(|own| point.starts_with(own));
     crash_points().into_iter().filter(is_here).map(|point| (point, passage(point))).collect()
 }

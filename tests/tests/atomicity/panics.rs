@@ -34,8 +34,9 @@ const PARTS: [&str; 5] =
     ["pl_order", "pl_part_begin", "pl_part_commit", "pl_part_prepare", "pl_stay_concurrent"];
 /// A commit over two files of which one runs exclusively.
 const PAGES: [&str; 2] = ["pl_part_decided", "pl_part_prepare_pages"];
-/// What the script does not come to: the text of a conflict, a commit hook, a statement that is refused, and what no connection has been made for yet.
-const ELSEWHERE: [&str; 22] = [
+/// What the script does not come to: the text of a conflict, a commit hook, a statement that is refused, what no connection has been made for yet, and what a
+/// replica alone asks.
+const ELSEWHERE: [&str; 25] = [
     "pl_accept_base",
     "pl_attach",
     "pl_belongs",
@@ -52,6 +53,9 @@ const ELSEWHERE: [&str; 22] = [
     "pl_failed",
     "pl_leave_disk",
     "pl_leave_processor",
+    "pl_replica_ticket",
+    "pl_replica_time",
+    "pl_replica_wait",
     "pl_report_concurrent",
     "pl_report_loaded",
     "pl_report_opened",

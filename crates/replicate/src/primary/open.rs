@@ -47,11 +47,10 @@ impl Sidecar {
         for _ in 0..TRIES {
             let before = match find_tip(&world).await? {
                 Some(tip) => Some(refuse_others(&world, &*source, tip, settings.take_over).await?),
-                None => match source.chain() {
-                    // It takes a new chain if that is asked for.
-                    Some(chain) if !settings.take_over => return Err(Error::NotThere { chain }),
-                    _ => None,
-                },
+                None => {
+                    refuse_emptied(&world, &*source, settings.take_over).await?;
+                    None
+                }
             };
             if let Some(opened) = try_open(&world, &mut *source, nonce, before).await? {
                 let chain = opened.record.header.chain;
@@ -112,6 +111,18 @@ impl Sidecar {
 struct Before {
     tip: Tip,
     open: Option<Open>,
+}
+
+/// Fails if nothing is at a place where the database was shipped to before. A list may be an old one, but the
+/// first record, an OPEN, is there for ever.
+async fn refuse_emptied(world: &World, source: &dyn Source, take_over: bool) -> Result<()> {
+    match source.chain() {
+        Some(chain) if !take_over => {
+            let first = world.get(&names::record(RecordNumber::FIRST)).await?;
+            first.map(drop).ok_or(Error::NotThere { chain })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Fails if the chain is another database's, or another machine ships into it.
