@@ -124,6 +124,15 @@ const LENT: Concern = Concern {
         },
         Edit {
             section: "os_unix.c",
+            anchor: "  assert( pFile->pInode->nLock>0 || pFile->pInode->bProcessLock==0 );",
+            place: After,
+            text: "  sqlite3_mutex_enter(pInode->pLockMutex); /* [plait] */\n  if( pInode->nLock ) setPendingFd(pFile); /* [plait] */\n  else if( pFile->h>=0 ){ robust_close(pFile, pFile->h, __LINE__); pFile->h = -1; } /* [plait] */\n  sqlite3_mutex_leave(pInode->pLockMutex); /* [plait] */",
+            why: "a close drops all locks of the process on the file: SQLite's own comes behind the \
+                  mutex, when another thread may have locked since. What follows finds nothing left \
+                  to do",
+        },
+        Edit {
+            section: "os_unix.c",
             anchor: "  rc = full_fsync(pFile->h, isFullsync, isDataOnly);",
             place: Replace,
             text: "  rc = plSync(pFile, isFullsync, isDataOnly); /* [plait] */",
