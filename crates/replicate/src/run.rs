@@ -19,7 +19,7 @@ use plait_replicate::error::{Error, Result, printable};
 use plait_replicate::primary::{self, Sidecar};
 use plait_replicate::probe::{ROUNDS_AT_START, probe};
 use plait_replicate::store::objects::{self, Objects};
-use plait_replicate::world::{Patience, World};
+use plait_replicate::world::{Patience, Trouble, World};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::living::{End, Living, Settings, Shared};
@@ -34,8 +34,7 @@ const TRY_AGAIN: Duration = Duration::from_secs(5);
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// What is told while the newest record cannot be restored.
-const WAITS: &str =
-    "what was committed since cannot be restored before a snapshot is complete, which is under way";
+const WAITS: &str = "what was committed since cannot be restored before a snapshot is complete";
 
 /// Exit codes, for supervisors.
 pub const OVER: u8 = 0;
@@ -183,9 +182,18 @@ async fn ship(
 
 /// Tells the database what is in the way.
 fn tell(world: &World, database: &Arc<Database>) {
-    let waits = || world.unrestorable_since().map(|since| (WAITS.to_owned(), since, ""));
-    let trouble =
-        world.trouble().map(|trouble| (trouble.what, trouble.since, "; it is tried again"));
+    const AGAIN: &str = "; it is tried again";
+    let waits = || match (world.unrestorable_since(), world.snapshot_trouble()) {
+        (None, None) => None,
+        (Some(since), None) => Some((format!("{WAITS}, which is under way"), since, "")),
+        (Some(since), Some(Trouble { what, .. })) => {
+            Some((format!("{WAITS}, and that fails: {what}"), since, AGAIN))
+        }
+        (None, Some(Trouble { what, since })) => {
+            Some((format!("no snapshot can be made: {what}"), since, AGAIN))
+        }
+    };
+    let trouble = world.trouble().map(|trouble| (trouble.what, trouble.since, AGAIN));
     let trouble = trouble.or_else(waits);
     let told = database.told();
     let what = trouble.as_ref().map_or("", |(what, ..)| what);
@@ -212,7 +220,8 @@ async fn ship_until_stopped(
 ) -> Result<()> {
     race(store, world, stop).await?;
     if stop.is_stopped() {
-        return Ok(());
+        let why = "it was told to end before anything could be shipped: the next start goes on";
+        return Err(Error::Source(why.to_owned()));
     }
     let mut sidecar = Sidecar::open(world.clone(), Box::new(living), settings(args)).await?;
     let tip = sidecar.tip();

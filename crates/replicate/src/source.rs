@@ -157,6 +157,11 @@ pub trait Source {
     /// The chain that the database was last shipped to, as far as it knows.
     fn chain(&self) -> Option<ChainId>;
 
+    /// The same, if it goes to the place that this sidecar is for.
+    fn chain_here(&self) -> Option<ChainId> {
+        self.chain()
+    }
+
     /// Notes who is about to make an OPEN, behind [`Source::begin`].
     ///
     /// # Errors

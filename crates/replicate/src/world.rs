@@ -85,6 +85,7 @@ pub struct World {
     requests: Rc<Cell<Requests>>,
     trouble: Rc<RefCell<Option<Trouble>>>,
     unrestorable: Rc<Cell<Option<Duration>>>,
+    snapshot_trouble: Rc<RefCell<Option<Trouble>>>,
 }
 
 impl World {
@@ -103,6 +104,7 @@ impl World {
             requests: Rc::default(),
             trouble: Rc::default(),
             unrestorable: Rc::default(),
+            snapshot_trouble: Rc::default(),
         }
     }
 
@@ -164,6 +166,18 @@ impl World {
     pub fn note_restorable(&self, is_restorable: bool) {
         let since = self.unrestorable.get().unwrap_or_else(|| self.clock.now());
         self.unrestorable.set((!is_restorable).then_some(since));
+    }
+
+    /// Remembers why no snapshot can be begun, until one is.
+    pub fn note_snapshot_trouble(&self, why: Option<String>) {
+        let mut trouble = self.snapshot_trouble.borrow_mut();
+        let since = trouble.as_ref().map_or(self.clock.now(), |trouble| trouble.since);
+        *trouble = why.map(|what| Trouble { what, since });
+    }
+
+    /// Why no snapshot can be begun, if none can.
+    pub fn snapshot_trouble(&self) -> Option<Trouble> {
+        self.snapshot_trouble.borrow().clone()
     }
 
     /// Since when what was shipped last cannot be restored, if it cannot.

@@ -2,12 +2,13 @@
 //!
 //! Each request is answered by a thread of its own, and each wait for a peer ends by itself, so
 //! that a slow one holds up no other. The listener has the limits that its connections inherit, so
-//! its own wait for one ends, too, and with it the server's thread: another one takes its place.
+//! its own wait for one ends, too, and with it the server's thread: another one takes its place, and
+//! the old one answers those that are connected to it until they are quiet.
 
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prometheus::TEXT_FORMAT;
 use tiny_http::{Header, Method, Request, Response, Server};
@@ -52,21 +53,38 @@ fn serve_on(listener: &TcpListener, meter: Meter) -> std::result::Result<(), Str
     while !os::interrupted() {
         let own = listener.try_clone().map_err(|e| said(&e))?;
         let server = Server::from_listener(own, None).map_err(|e| e.to_string())?;
-        serve(&server, &meter, &answering);
+        serve(&server, &meter, &answering, Until::Ended);
+        let (meter, answering) = (Arc::clone(&meter), Arc::clone(&answering));
+        std::thread::spawn(move || serve(&server, &meter, &answering, Until::Quiet));
         // Also where no descriptor is left for a connection.
         std::thread::sleep(NAP);
     }
     Ok(())
 }
 
-/// Serves until an interrupt, or until the server's thread has ended.
-fn serve(server: &Server, meter: &Arc<Meter>, answering: &Arc<AtomicUsize>) {
+/// How long a server serves, if there is no interrupt.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// Until its thread has ended, which takes new connections.
+    Ended,
+    /// Until its connections have been quiet for so long that they are closed.
+    Quiet,
+}
+
+fn serve(server: &Server, meter: &Arc<Meter>, answering: &Arc<AtomicUsize>, until: Until) {
+    let mut last = Instant::now();
     while !os::interrupted() {
         let request = match server.recv_timeout(NAP) {
             Ok(Some(request)) => request,
-            Ok(None) => continue,
-            Err(_) => return,
+            Ok(None) | Err(_)
+                if until == Until::Quiet && last.elapsed() > RECEIVE_MAX + SEND_MAX =>
+            {
+                return;
+            }
+            Err(_) if until == Until::Ended => return,
+            Ok(None) | Err(_) => continue,
         };
+        last = Instant::now();
         // Relaxed: a count that orders nothing; this thread alone counts up.
         if answering.fetch_add(1, Relaxed) >= ANSWERS_MAX {
             answering.fetch_sub(1, Relaxed);
@@ -112,8 +130,26 @@ mod tests {
         os::limit_waits(&listener, second, second).unwrap();
         let address = listener.local_addr().unwrap();
         std::thread::spawn(move || serve_on(&listener, Meter::of(&[])));
+        let mut kept = TcpStream::connect(address).unwrap();
+        kept.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut ask_on = || {
+            kept.write_all(b"HEAD / HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+            let mut answer = [0; 12];
+            kept.read_exact(&mut answer).unwrap();
+            assert_eq!(&answer, b"HTTP/1.1 200");
+            // What is left of the head.
+            let mut last = [0; 4];
+            while &last != b"\r\n\r\n" {
+                last.rotate_left(1);
+                kept.read_exact(&mut last[3..]).unwrap();
+            }
+        };
         for quiet_ms in [0, 1500, 2500] {
-            std::thread::sleep(Duration::from_millis(quiet_ms));
+            // A connection that is used goes on, whichever server took it.
+            for _ in 0..quiet_ms / 500 {
+                std::thread::sleep(Duration::from_millis(500));
+                ask_on();
+            }
             let mut peer = TcpStream::connect(address).unwrap();
             peer.write_all(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
             let mut answer = String::new();

@@ -104,6 +104,7 @@ pub fn run(args: &RestoreArgs) -> Result<u8> {
 pub fn look(args: &LookArgs) -> Result<u8> {
     let path = follow(&args.file)?;
     old_file(&path, &args.file)?;
+    follows::refuse_running(&path, &args.file)?;
     users::refuse(&path, &all_of(&path))?;
     Ok(failure::OK)
 }

@@ -245,6 +245,10 @@ impl Source for Living {
         (chain != ChainId::default() && !self.settings.takes_over).then_some(chain)
     }
 
+    fn chain_here(&self) -> Option<ChainId> {
+        self.chain().filter(|_| self.database.told().place == self.settings.place)
+    }
+
     fn note_opening(&mut self, writer: Nonce) -> Result<(), SourceError> {
         self.with(|shipper| {
             shipper.note_opening(writer.0);

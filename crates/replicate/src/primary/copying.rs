@@ -185,6 +185,7 @@ impl Sidecar {
             Ok(part_bytes) => part_bytes,
             Err(why) => return self.give_up_copy(SourceError::Later(why)),
         };
+        self.world.note_snapshot_trouble(None);
         self.snapshots.copying = Some(Copying {
             copy,
             upload: self.writer.next_upload(),
@@ -265,7 +266,7 @@ impl Sidecar {
         if let Some(end) = ending(error) {
             return Err(end);
         }
-        self.world.note_trouble(&Error::Source(text.clone()));
+        self.world.note_snapshot_trouble(Some(text.clone()));
         self.snapshots.retry.note::<()>(&self.world, Err(Error::Source(text)));
         Ok(false)
     }

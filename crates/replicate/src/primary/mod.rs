@@ -168,6 +168,7 @@ impl Sidecar {
     /// What ends the sidecar, as of [`Sidecar::run`].
     pub async fn step(&mut self) -> Result<()> {
         if self.time_to_record().is_zero() {
+            // A store that does not answer is the next call's trouble.
             self.check_place(self.settings.idle).await?;
             return self.ship().await;
         }
@@ -192,12 +193,14 @@ impl Sidecar {
                 self.world.clock().sleep(PAUSE_TO_END).await;
             }
         }
-        self.check_place(Duration::ZERO).await?;
         while !self.is_restorable() {
-            if !self.copy_some().await? {
-                self.world.clock().sleep(PAUSE_TO_END).await;
-            }
+            // A moment for others in any case: what ends this waits beside it.
+            let pause = if self.copy_some().await? { Duration::ZERO } else { PAUSE_TO_END };
+            self.world.clock().sleep(pause).await;
             self.ship().await?;
+        }
+        while !self.check_place(Duration::ZERO).await? {
+            self.world.clock().sleep(PAUSE_TO_END).await;
         }
         Ok(())
     }
@@ -214,21 +217,19 @@ impl Sidecar {
 
     /// Looks whether the own OPEN, which is never deleted (CHAIN-8), is still there, if this was not
     /// done for `every`: a place may be unmounted, or emptied, and takes records as if nothing had
-    /// happened.
-    async fn check_place(&mut self, every: Duration) -> Result<()> {
-        let now = self.world.clock().now();
-        if now < self.last_check + every {
-            return Ok(());
+    /// happened. False if the store did not answer.
+    async fn check_place(&mut self, every: Duration) -> Result<bool> {
+        if self.world.clock().now() < self.last_check + every {
+            return Ok(true);
         }
         let number = self.writer.tip.opened;
         let name = crate::names::record(number);
-        match self.once.try_get(&name).await {
+        let found = self.once.try_get(&name).await;
+        self.last_check = self.world.clock().now();
+        match found {
             Ok(None) => Err(Error::Vanished { number, name }),
-            // A store that does not answer is the next call's trouble.
-            Ok(Some(_)) | Err(_) => {
-                self.last_check = now;
-                Ok(())
-            }
+            Ok(Some(_)) => Ok(true),
+            Err(_) => Ok(false),
         }
     }
 

@@ -116,7 +116,7 @@ struct Before {
 /// Fails if nothing is at a place where the database was shipped to before. A list may be an old one, but the
 /// first record, an OPEN, is there for ever.
 async fn refuse_emptied(world: &World, source: &dyn Source, take_over: bool) -> Result<()> {
-    match source.chain() {
+    match source.chain_here() {
         Some(chain) if !take_over => {
             let first = world.get(&names::record(RecordNumber::FIRST)).await?;
             first.map(drop).ok_or(Error::NotThere { chain })
