@@ -56,7 +56,7 @@ fn is_locked(file: &std::fs::File) -> bool {
     // SAFETY: the descriptor is open, and the lock is written to.
     let asked = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
     assert_eq!(asked, 0);
-    i32::from(lock.l_type) != libc::F_UNLCK as i32
+    i32::from(lock.l_type) != libc::F_UNLCK
 }
 
 fn reads_while_the_file_is_closed(reader: &Connection, closes: &Receiver<()>) {
@@ -74,12 +74,12 @@ fn a_lock_that_is_taken_beside_a_close_stays() {
     let reader = open();
     // A descriptor that is closed at the end: its close would drop the locks of this process as well.
     let file = std::fs::File::open(&path).expect("it is there");
-    // SAFETY: the VFS of this name is there for as long as the program, and has these fields; the call that it
-    // gets has the type of close().
-    let set = unsafe {
-        let vfs = sqlite3_vfs_find(c"unix".as_ptr());
-        ((*vfs).set)(vfs, c"close".as_ptr(), close_with_company as *mut c_void)
-    };
+    // SAFETY: the name ends with a zero.
+    let vfs = unsafe { sqlite3_vfs_find(c"unix".as_ptr()) };
+    // SAFETY: the VFS of this name is there for as long as the program, and has these fields.
+    let set = unsafe { (*vfs).set };
+    // SAFETY: the call that it gets has the type of close().
+    let set = unsafe { set(vfs, c"close".as_ptr(), close_with_company as *mut c_void) };
     assert_eq!(set, 0);
     let (tell, told) = channel();
     *CLOSES.lock().expect("no panic") = Some(tell);
