@@ -47,6 +47,8 @@ pub enum Work {
     FailingLog(jobs::failing_log::FailingLog),
     /// Forks with an open connection.
     Fork(jobs::process_rules::Fork),
+    /// Drops its locks, and forks.
+    ForkWithoutLocks(jobs::process_rules::ForkWithoutLocks),
     /// Forks, and the child meddles with what it has inherited.
     Inherited(jobs::inherited::Inherited),
     /// Works where a system call is refused.
@@ -113,6 +115,7 @@ impl Job {
             Work::EventsBesideFork(work) => work.run(self),
             Work::FailingLog(work) => work.run(self, reporter),
             Work::Fork(work) => work.run(self),
+            Work::ForkWithoutLocks(work) => work.run(self),
             Work::Inherited(work) => work.run(self),
             Work::InSandbox(work) => work.run(self),
             Work::Daemon(work) => work.run(self, reporter),
@@ -225,6 +228,7 @@ pub fn serve_process() -> anyhow::Result<()> {
         job.work,
         Work::EventsBesideFork(_)
             | Work::Fork(_)
+            | Work::ForkWithoutLocks(_)
             | Work::ForksBesideMerges(_)
             | Work::ForksBesideOpenings(_)
             | Work::Inherited(_)

@@ -15,11 +15,12 @@
 **    (unixIsSharingShmNode()): so it finds a process that has lost all POSIX locks. It checks
 **    through the open file, which does not meet its own lock.
 **  - DEADMAN-3 A child made by fork() shares the open file. A parent that closes releases the lock
-**    for both. A parent that is killed does not, and while such a child lives, processes that
-**    close leave the WAL where it is, which harms nothing. In the child itself DEADMAN-4 holds.
-**  - DEADMAN-4 A process that has the WAL-index open a second time, as the child of a fork has
-**    what its parent opened, would meet its own lock: the second open keeps the POSIX lock, and
-**    does not check.
+**    for both. A parent that is killed does not: while such a child lives, processes that close,
+**    the child among them, leave the WAL where it is, which harms nothing.
+**  - DEADMAN-4 A child that opens the WAL-index itself meets its parent's lock, as that of any
+**    other process. But a process that meets a lock of its own, since it has made another database
+**    under the name of one that it still has open (plSharesIndex()), keeps the POSIX lock for the
+**    second, and does not check, as with stock SQLite.
 */
 #ifndef F_OFD_GETLK
 # define F_OFD_GETLK 36       /* of Linux; <fcntl.h> defines them with _GNU_SOURCE */
@@ -44,6 +45,7 @@ static void plHoldIndex(unixShmNode *pNode){
   if( pNode->iPlHeld || pNode->bPlSecond || pNode->hShm<0 || pNode->isUnlocked ) return;
   for(pInode=inodeList; pInode; pInode=pInode->pNext){
     unixShmNode *pOther = pInode->pShmNode;
+    if( pInode->iPlOwner && pInode->iPlOwner!=iPlProcess ) continue;      /* fork.c */
     if( pOther && pOther!=pNode && strcmp(pOther->zFilename, pNode->zFilename)==0 ) pNode->bPlSecond = 1;
   }
   if( pNode->bPlSecond || plDeadman(pNode, F_OFD_SETLK, F_RDLCK, &f) ) return;

@@ -5,6 +5,7 @@ use crate::os;
 use crate::sqlite::{Library, SqlError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -33,6 +34,40 @@ impl Fork {
         let rows = connection.integer("SELECT count(*) FROM forked")?;
         connection.close()?;
         Ok(json!({ "child": code, "rows": rows }))
+    }
+}
+
+/// Writes, reads its own files, which drops its POSIX locks on them, forks a child that writes and closes, and goes on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ForkWithoutLocks {
+    /// It is in no session.
+    pub alone: bool,
+}
+
+impl ForkWithoutLocks {
+    pub(crate) fn run(&self, job: &Job) -> anyhow::Result<Json> {
+        if self.alone {
+            os::allow_alone();
+        }
+        let library = job.subject.library();
+        let connection = library.open(&job.database)?;
+        connection.execute("INSERT INTO t VALUES(1)")?;
+        let beside = ["-wal", "-shm"].map(|end| format!("{}{end}", job.database.display()));
+        let files = || beside.iter().map(|file| Ok(std::fs::metadata(file)?.ino())).collect();
+        let before: anyhow::Result<Vec<u64>> = files();
+        std::fs::read(&job.database)?;
+        for file in &beside {
+            std::fs::read(file)?;
+        }
+        let code = os::in_forked_child(|| {
+            os::end_in(Duration::from_secs(20));
+            u8::from(write_and_close(&library, &job.database).is_err())
+        })?;
+        let after = files();
+        connection.execute("INSERT INTO t VALUES(2)")?;
+        let rows = connection.integer("SELECT count(*) FROM t")?;
+        connection.close()?;
+        Ok(json!({ "child": code, "kept": before? == after?, "rows": rows }))
     }
 }
 
@@ -206,7 +241,14 @@ impl ForksBesideOpenings {
         });
         of_children = of_children.map(|written| written + 1);
         let found = library.open(&job.database)?.integer("SELECT count(*) FROM t")?;
-        Ok(json!({ "written": of_children? + of_threads?, "found": found }))
+        let (of_children, of_threads) = match (of_children, of_threads) {
+            (Ok(of_children), Ok(of_threads)) => (of_children, of_threads),
+            (of_children, of_threads) => {
+                anyhow::bail!("children {of_children:?}, threads {of_threads:?}, found {found}")
+            }
+        };
+        let written = of_children + of_threads;
+        Ok(json!({ "written": written, "of_threads": of_threads, "found": found }))
     }
 
     /// How many rows the children have written.

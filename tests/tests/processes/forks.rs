@@ -3,7 +3,7 @@
 use plait_tests::job::{Job, Work};
 use plait_tests::jobs::inherited::{Deed, Inherited, State};
 use plait_tests::jobs::process_rules::{
-    CHILD_REFUSED, Fork, ForksBesideMerges, ForksBesideOpenings,
+    CHILD_REFUSED, Fork, ForkWithoutLocks, ForksBesideMerges, ForksBesideOpenings,
 };
 use plait_tests::os::can_have_own_pid_namespace;
 use plait_tests::place::Place;
@@ -23,6 +23,24 @@ fn a_connection_carried_over_fork_is_refused_in_the_child() {
         assert_eq!(result["rows"], 2, "{sql}");
         let rows = fixture.open().integer("SELECT count(*) FROM forked").expect("a count");
         assert_eq!(rows, 2);
+    }
+}
+
+// holds DEADMAN-4
+#[test]
+fn the_child_of_a_parent_without_locks_leaves_it_its_files() {
+    let Some(subject) = real_plait("forks without locks") else { return };
+    for alone in [false, true] {
+        let fixture = Fixture::new(subject.clone(), "CREATE TABLE t(a)");
+        let work = Work::ForkWithoutLocks(ForkWithoutLocks { alone });
+        let job = Job { subject: subject.clone(), database: fixture.database(), work };
+        let result: serde_json::Value = job.start(Place::Processes).result(Duration::from_secs(60));
+        assert_eq!(result["child"], 0, "{result}");
+        assert_eq!(result["kept"], true, "alone {alone}: {result}");
+        assert_eq!(result["rows"], 3, "alone {alone}: {result}");
+        let rest = fixture.open();
+        assert_eq!(rest.integer("SELECT count(*) FROM t"), Ok(3));
+        assert_eq!(rest.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
     }
 }
 
