@@ -1,6 +1,7 @@
 #!/bin/sh
-# A disaster drill: processes write to a database while a sidecar ships it. Then the machine is lost,
-# the database is restored from what was shipped, and compared with what was committed.
+# A disaster drill: processes write to a database while a sidecar ships it, and a follower elsewhere
+# keeps a replica of it. Then the machine is lost, the database is restored from what was shipped, and
+# compared with what was committed, and with the replica.
 #
 #   examples/replication/drill.sh [SECONDS]
 #
@@ -15,7 +16,8 @@ work=$(mktemp -d)
 url=${URL:-$work/replica}
 machine=$work/machine
 running=
-trap 'kill -9 $running 2>/dev/null || true; rm -rf "$work"' EXIT
+follower=
+trap 'kill -9 $running $follower 2>/dev/null || true; rm -rf "$work"' EXIT
 
 say() { echo "drill: $*"; }
 query() { "$bin/sqlite3" "$1" "$2"; }
@@ -33,6 +35,9 @@ until "$bin/plait" replicas "$url" >/dev/null 2>&1; do
     sleep 0.1
 done
 
+"$bin/plait-replicate" follow "$url" "$work/elsewhere/replica.db" --interval 200ms >"$work/follower" 2>&1 &
+follower=$!
+
 # Each writer commits numbers in their order, one in each transaction.
 for writer in 1 2 3; do
     (
@@ -45,12 +50,12 @@ for writer in 1 2 3; do
     ) 2>"$work/writer" | "$bin/sqlite3" "$machine/app.db" >>"$work/said" 2>&1 &
     running="$running $!"
 done
-say "three writers and a sidecar for $seconds seconds"
+say "three writers, a sidecar and a follower for $seconds seconds"
 sleep "$seconds"
 
 # All processes at once, as in a loss of power; then the disk.
 kill -9 $running 2>/dev/null || true
-wait 2>/dev/null || true
+wait $running 2>/dev/null || true
 running=
 mv "$machine" "$work/lost"
 say "the machine is lost"
@@ -75,3 +80,21 @@ if [ "$wrong" != 0 ] || [ "$has" = 0 ]; then
     exit 1
 fi
 say "restored $has of $had commits, each writer's without a gap; the last $((had - has)) were not shipped yet"
+
+# The follower has nothing else to follow, and has what was restored as soon as it has read the rest.
+tries=0
+until [ "$(query "$work/elsewhere/replica.db" "SELECT count(*) FROM orders" 2>/dev/null)" = "$has" ]; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 150 ] || { say "the replica is not what was restored:"; cat "$work/follower"; exit 1; }
+    sleep 0.1
+done
+wrong=$(query "$work/elsewhere/app.db" "ATTACH '$work/elsewhere/replica.db' AS replica;
+    SELECT count(*) FROM (SELECT * FROM orders EXCEPT SELECT * FROM replica.orders)")
+kill "$follower"
+wait "$follower" || { say "the follower ended with $?:"; cat "$work/follower"; exit 1; }
+follower=
+if [ "$wrong" != 0 ]; then
+    say "$wrong rows of the replica are others than were restored"
+    exit 1
+fi
+say "the replica has the same $has"

@@ -76,6 +76,9 @@ impl Replica {
 
 /// How far a replica is.
 pub fn reached(mark: &Mark) -> String {
+    if mark.record == 0 {
+        return "nothing is there yet".to_owned();
+    }
     format!("through record {}, written {} ago", count(mark.record), age(lag_ms(mark)))
 }
 

@@ -44,7 +44,7 @@ pub struct Mark {
     pub place: String,
     /// Its name, in hexadecimal digits.
     pub chain: String,
-    /// The last record that is applied.
+    /// The last record that is applied; 0: none, the database has nothing yet.
     pub record: u64,
     /// Of the primary's session.
     pub salt: u32,
@@ -144,6 +144,9 @@ pub fn status(base: &Path) -> (Rows<i64>, Rows<String>) {
         Err(e) => return (Vec::new(), vec![("replica_error", e.to_string())]),
         Ok(Some(mark)) => mark,
     };
+    if mark.record == 0 {
+        return (vec![("replica_record", 0)], vec![("replica_place", mark.place)]);
+    }
     let lag_ms = exact_unix_ms().saturating_sub(mark.written_ms);
     let numbers = vec![
         ("replica_record", mark.record as i64),

@@ -377,7 +377,7 @@ impl Applier {
 }
 
 /// Where the stream of a session begins that an OPEN begins.
-fn opened_at(header: &Header) -> Lsn {
+pub(crate) fn opened_at(header: &Header) -> Lsn {
     // An OPEN is alone in its record.
     header.position.stream
 }
@@ -458,22 +458,23 @@ pub fn lineage(
 
 /// The commit of the first frame.
 fn first_commit(frames: &[u8]) -> Option<CommitTs> {
-    frame_at(frames).map(|(_, commit)| commit)
+    frame_at(frames).map(|(.., commit)| commit)
 }
 
 /// Length and commit of the frame that begins here (docs/format.md).
-pub(crate) fn frame_at(bytes: &[u8]) -> Option<(usize, CommitTs)> {
+pub(crate) fn frame_at(bytes: &[u8]) -> Option<(usize, u32, CommitTs)> {
     let word = |at: usize| bytes.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
     let first = word(0)?;
     let is_frame = first as u32 == u32::from_le_bytes(*b"PLTF");
     let length = (first >> 32) as usize;
-    (is_frame && (24..=bytes.len()).contains(&length)).then_some((length, CommitTs(word(16)?)))
+    let is_whole = is_frame && (40..=bytes.len()).contains(&length);
+    is_whole.then_some((length, (word(32)? >> 32) as u32, CommitTs(word(16)?)))
 }
 
 /// The bytes of the frames through a commit, and the last one's; `None` if the first is later.
 fn cut(bytes: &[u8], last: CommitTs) -> Option<(usize, CommitTs)> {
     let (mut end, mut commit) = (0, None);
-    while let Some((length, of)) = frame_at(&bytes[end..])
+    while let Some((length, _, of)) = frame_at(&bytes[end..])
         && of <= last
     {
         end += length;

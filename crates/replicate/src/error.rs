@@ -167,6 +167,9 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// The database of a follower is not the one that it left there.
+    #[error("{0}: move it and its mark away to begin anew, or bring back what was there")]
+    Replaced(String),
     /// Merges here differ from those of the primary.
     #[error(
         "this library merges differently from the one that wrote record {number} ({library}): run \

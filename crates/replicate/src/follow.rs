@@ -45,7 +45,7 @@ pub fn run(args: &FollowArgs) -> u8 {
     let world = real::stoppable_world(Rc::new(store), &stop);
     let settings = Settings {
         place: place_of(&args.url),
-        database: std::path::absolute(&args.database).unwrap_or_else(|_| args.database.clone()),
+        database: args.database.clone(),
         poll: args.interval,
     };
     let following = match Following::begin(world, settings) {
@@ -64,7 +64,7 @@ pub fn run(args: &FollowArgs) -> u8 {
 }
 
 /// A place as the mark names it: a folder by its whole path, from wherever this is started.
-fn place_of(url: &str) -> String {
+pub fn place_of(url: &str) -> String {
     match std::path::absolute(url) {
         Ok(folder) if !url.contains("://") => folder.to_string_lossy().into_owned(),
         _ => url.to_owned(),
@@ -109,15 +109,17 @@ async fn follow_until_stopped(
         match following.step().await? {
             Done::Copied(_) => tell(args, &following, "is"),
             Done::Applied(_) if !is_up => {}
-            Done::Waited if !is_up && following.mark().is_some() => {
+            Done::Waited if !is_up && following.mark().is_some_and(|mark| !mark.seeding) => {
                 is_up = true;
                 tell(args, &following, "follows, and is");
             }
             Done::Applied(_) | Done::Waited => {}
             Done::Stuck(why) => {
                 let so_long = match following.mark() {
-                    Some(_) => format!("{} stays as it is until then", args.database.display()),
-                    None => "it is tried again".to_owned(),
+                    Some(mark) if !mark.seeding => {
+                        format!("{} stays as it is until then", args.database.display())
+                    }
+                    _ => "it is tried again".to_owned(),
                 };
                 eprintln!("plait-replicate: {}; {}", printable(&why), printable(&so_long));
             }

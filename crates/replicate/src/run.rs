@@ -16,12 +16,14 @@ use clap::Args;
 use futures_util::future::{Either, select};
 use plait_engine::database::Database;
 use plait_replicate::error::{Error, Result, printable};
+use plait_replicate::following::mark::Mark;
 use plait_replicate::primary::{self, Sidecar};
 use plait_replicate::probe::{ROUNDS_AT_START, probe};
 use plait_replicate::store::objects::{self, Objects};
 use plait_replicate::world::{Patience, Trouble, World};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::follow::place_of;
 use crate::living::{End, Living, Settings, Shared};
 use crate::quantities;
 use crate::real::{self, Chance, Stop};
@@ -77,6 +79,9 @@ pub fn run(args: &RunArgs) -> u8 {
         Ok(store) => store,
         Err(text) => return say(USAGE, &text),
     };
+    if let Some(text) = follows_there(args) {
+        return say(USAGE, &text);
+    }
     let shared = Shared::default();
     let absolute = std::path::absolute(&args.database).unwrap_or_else(|_| args.database.clone());
     let beside = absolute.parent().map_or_else(|| PathBuf::from("/"), PathBuf::from);
@@ -104,6 +109,19 @@ pub fn run(args: &RunArgs) -> u8 {
         Ok(()) => OVER,
         Err(error) => say(code_of(&error, shared.end.get()), &error.to_string()),
     }
+}
+
+/// A replica that was shipped to the place that it follows would follow itself.
+fn follows_there(args: &RunArgs) -> Option<String> {
+    let database = std::fs::canonicalize(&args.database).ok()?;
+    let mark = Mark::read(&database).ok()??;
+    let shown = args.database.display();
+    (mark.place == place_of(&args.url)).then(|| {
+        format!(
+            "{shown} follows this place: `plait promote {shown}` makes it the primary, where the old one is \
+             lost; else ship to another place"
+        )
+    })
 }
 
 pub fn say(code: u8, text: &str) -> u8 {

@@ -19,4 +19,5 @@ fn a_lost_machine_is_restored_from_what_was_shipped() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{said}\n{errors}", output.status);
     assert!(said.contains("drill: restored "), "{said}");
+    assert!(said.contains("drill: the replica has the same "), "{said}");
 }

@@ -37,6 +37,7 @@
 //!   path; so does one of a single entry.
 //! - BULK-3 An optimistic transaction takes the writer's right for this only if it is expected to
 //!   end soon and nothing has been committed since its snapshot: there is nothing to validate.
+//! - BULK-4 While a shipper holds the log, every transaction stays on the concurrent path.
 //!
 //! Everything but the count of transactions begun is private to the connection. The count affects
 //! speed alone, so it may be read without an order.
@@ -201,9 +202,15 @@ impl Conn {
         if self.bulk.declined || !is_enough {
             return false;
         }
-        let may = self.bulk.gathered.is_over() && self.is_alone();
+        let may = self.bulk.gathered.is_over() && !self.is_shipped() && self.is_alone();
         self.bulk.declined = !(may && self.reserve_both_rights());
         !self.bulk.declined
+    }
+
+    /// Pages of an exclusive transaction are not in the log: behind each, all of the database would have to
+    /// be shipped again (BULK-4).
+    fn is_shipped(&self) -> bool {
+        self.db.log_shared().is_held()
     }
 
     /// Keeps the running transaction on the concurrent path, as far as its size allows.

@@ -59,7 +59,7 @@ use crate::upkeep::pressure::merge_beside;
 /// (TXN-7).
 pub const WRITE_BUDGET_BYTES: usize = 7 << 20;
 /// What a memtable node takes besides key and record, on top of the log's op header.
-const NODE_OVERHEAD_BYTES: usize = 64;
+pub const NODE_OVERHEAD_BYTES: usize = 64;
 
 /// How a transaction becomes a writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -52,6 +52,23 @@ impl Live {
         Ok(Live { follower, connection })
     }
 
+    /// Makes an empty file a database that [`Live::join`] can join, with the pages' size of another one.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn found(database: &Path, like: &Path) -> Result<(), String> {
+        let made = Library::linked().open_with(like, OpenFlags::ReadWrite).and_then(|like| {
+            let page_size = like.integer("PRAGMA page_size")?;
+            let connection = Library::linked().open_with(database, OpenFlags::ReadWrite)?;
+            // SAFETY: opened just now, by the library inside this program.
+            unsafe { plait_sqlite::allow_replica_writes(connection.raw()) };
+            connection.busy_timeout(PATIENCE)?;
+            connection
+                .execute(&format!("PRAGMA page_size={page_size}; PRAGMA journal_mode=concurrent"))
+        });
+        made.map_err(|e| format!("cannot begin {}: {}", database.display(), e.said()))
+    }
+
     /// Takes frames; nothing is committed yet.
     ///
     /// # Errors

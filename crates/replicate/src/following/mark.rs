@@ -30,13 +30,16 @@ const FIRST: &str = "plait replica 1";
 pub struct Mark {
     /// The place of the chain, as the user names it.
     pub place: String,
-    /// The chain.
+    /// The chain; none before the first copy begins.
     pub chain: ChainId,
     /// The last record of which everything is applied; none before the first copy.
     pub record: RecordNumber,
     /// The session of the primary.
     pub salt: Salt,
-    /// The last commit of that session that is applied.
+    /// The first commit of that session that is known: of an earlier one it is not known what became. Later
+    /// than `commit` as long as none is.
+    pub first: CommitTs,
+    /// The last commit that is applied.
     pub commit: CommitTs,
     /// When the record was written, in milliseconds since 1970.
     pub written_ms: u64,
@@ -53,6 +56,24 @@ pub struct Mark {
 }
 
 impl Mark {
+    /// The mark of a database that has nothing yet.
+    pub fn of_nothing(place: &str) -> Mark {
+        Mark {
+            place: place.to_owned(),
+            chain: ChainId::default(),
+            record: RecordNumber::NONE,
+            salt: Salt(0),
+            first: CommitTs(1),
+            commit: CommitTs(0),
+            written_ms: 0,
+            hash: Hash([0; 32]),
+            stream: Lsn(0),
+            crc: 0,
+            until: None,
+            seeding: true,
+        }
+    }
+
     /// Reads the mark of a database; `None` if there is none.
     ///
     /// # Errors
@@ -86,6 +107,7 @@ impl Mark {
             chain: ChainId(hex(words.get("chain")?)?),
             record: RecordNumber(number("record")?),
             salt: Salt(number("salt")?.try_into().ok()?),
+            first: CommitTs(number("first")?),
             commit: CommitTs(number("commit")?),
             written_ms: number("written")?,
             hash: Hash(hex(words.get("hash")?)?),
@@ -99,7 +121,7 @@ impl Mark {
         })
     }
 
-    /// Replaces the mark of a database. `durably`: it is on disk when this returns.
+    /// Replaces the mark of a database. `durably`: it is on disk when this returns, else it or the one before.
     ///
     /// # Errors
     /// The system's.
@@ -109,9 +131,8 @@ impl Mark {
         new.push(".new");
         let mut file = File::create(&new)?;
         file.write_all(self.text().as_bytes())?;
-        if durably {
-            file.sync_all()?;
-        }
+        // Behind a power cut a name must not lead to a file without contents.
+        file.sync_data()?;
         std::fs::rename(&new, &path)?;
         match path.parent() {
             Some(folder) if durably => {
@@ -123,12 +144,12 @@ impl Mark {
     }
 
     fn text(&self) -> String {
-        let Mark { place, chain, record, salt, commit, written_ms, stream, crc, .. } = self;
+        let Mark { place, chain, record, salt, first, commit, written_ms, stream, crc, .. } = self;
         let hash: String = self.hash.0.iter().map(|byte| format!("{byte:02x}")).collect();
         let until = self.until.unwrap_or(Lsn(0));
         let seeding = u8::from(self.seeding);
         format!(
-            "{FIRST}\nplace {place}\nchain {chain}\nrecord {record}\nsalt {salt}\ncommit {commit}\n\
+            "{FIRST}\nplace {place}\nchain {chain}\nrecord {record}\nsalt {salt}\nfirst {first}\ncommit {commit}\n\
              written {written_ms}\nhash {hash}\nstream {stream}\ncrc {crc}\nuntil {until}\nseeding {seeding}\n"
         )
     }
@@ -156,6 +177,7 @@ mod tests {
             chain: ChainId([0xab; 16]),
             record: RecordNumber(12),
             salt: Salt(u32::MAX),
+            first: CommitTs(7),
             commit: CommitTs(77),
             written_ms: 1_764_380_000_000,
             hash: Hash([0x0f; 32]),

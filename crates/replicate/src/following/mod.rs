@@ -31,23 +31,30 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use plait_engine::storage::names::follows_lock_path;
+use plait_engine::txn::NODE_OVERHEAD_BYTES;
 
 pub use self::live::Live;
 use self::mark::Mark;
-use crate::apply::{Progress, frame_at};
+use crate::apply::{Progress, frame_at, opened_at};
 use crate::chain::{Flow, Found, Link, Reader};
 use crate::error::{Error, Result};
-use crate::ids::{CommitTs, Generation, Hash, Lsn, Position, RecordNumber};
+use crate::ids::{ChainId, CommitTs, Generation, Hash, Lsn, Position, RecordNumber};
 use crate::library;
 use crate::new_file::NewFile;
-use crate::record::{Follows, Frames, Item, Record, header_of};
+use crate::record::{Follows, Frames, Header, Item, Record, header_of};
 use crate::restore::{Restored, Stop, restore};
 use crate::store::Backoff;
 use crate::world::{Patience, World};
 
-/// Frames of one commit, at most, unless one of the primary's is longer. A transaction of 7 MiB fits into a
-/// memtable.
+/// What one commit weighs, at most, unless one of the primary's weighs more: bytes of its frames, and for each
+/// row what a memtable adds. A transaction of 7 MiB fits into one.
 const COMMIT_BYTES: usize = 4 << 20;
+/// Records behind an OPEN in which the first commit is looked for.
+const FIRST_RECORDS: u32 = 8;
+/// Failures in a row of the database itself, behind which a copy is tried.
+const FAILURES: u32 = 3;
+/// Looks for a copy, behind each of which it is tried once more to go on record by record.
+const LOOKS: u32 = 20;
 /// Whoever asks whether a follower runs has its lock for a moment.
 const LOCK_TRIES: u32 = 10;
 const LOCK_NAP: Duration = Duration::from_millis(50);
@@ -86,19 +93,42 @@ pub struct Following {
     reader: Reader,
     /// Of what was taken; none before the first record.
     flow: Option<Flow>,
-    /// Why the chain leads no further.
-    stuck: Option<Error>,
+    stuck: Option<Stuck>,
+    /// A copy that the database did not take yet.
+    made: Option<Made>,
+    /// Failures of the database in a row.
+    failures: u32,
+    /// The last trouble that was told.
+    told: Option<String>,
     backoff: Backoff,
     // Held for as long as this lives (TRAIL-4).
     _lock: File,
 }
 
+/// Why records lead no further, and what does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stuck {
+    /// It begins anew there, by what the primary did: a snapshot of later.
+    Begins,
+    /// A record is missing or damaged: a snapshot of later, or the same record, sound. So often was looked.
+    Damaged(u32),
+    /// The database does not take it: any later record.
+    Refused,
+}
+
+/// A copy of a record.
+struct Made {
+    file: Box<NewFile>,
+    mark: Mark,
+}
+
 /// Frames that are gathered for one commit, and where they lead to.
 struct Batch {
     mark: Mark,
-    bytes: usize,
+    /// What they weigh ([`COMMIT_BYTES`]).
+    weight: usize,
     /// What comes next does not follow.
-    ends: Option<Error>,
+    ends: Option<(Error, Stuck)>,
     /// More is known to be there.
     is_full: bool,
 }
@@ -114,12 +144,15 @@ impl Following {
     /// In words: another follower works on it, a database without a mark stands there, or it follows
     /// another place.
     pub fn begin(world: World, settings: Settings) -> Result<Following, String> {
+        let settings = Settings { database: resolved(&settings.database)?, ..settings };
         let lock = lock(&settings.database)?;
         let shown = settings.database.display();
         let mark = Mark::read(&settings.database)?;
-        let is_there = std::fs::symlink_metadata(&settings.database).is_ok();
+        let there = std::fs::metadata(&settings.database).map(|meta| meta.len()).ok();
+        let is_there = there.is_some();
         match &mark {
-            None if is_there => {
+            // SQLite makes an empty file where a program opens the name too early.
+            None if there.is_some_and(|bytes| bytes > 0) => {
                 return Err(format!(
                     "{shown} is there, and follows nothing: choose a name that is free, so that no data is lost"
                 ));
@@ -132,19 +165,31 @@ impl Following {
             }
             _ => {}
         }
-        let mark = mark.filter(|_| is_there);
         let reader = Reader::new(&world);
-        Ok(Following {
+        let mut following = Following {
             world,
             settings,
-            mark,
+            mark: mark.filter(|_| is_there),
             live: None,
             reader,
             flow: None,
             stuck: None,
+            made: None,
+            failures: 0,
+            told: None,
             backoff: Backoff::default(),
             _lock: lock,
-        })
+        };
+        if following.mark.is_none() {
+            following.begin_anew().map_err(|e| e.to_string())?;
+        }
+        Ok(following)
+    }
+
+    /// Nothing is there yet: whoever opens the name too early finds a replica, which is empty (NOTED-2).
+    fn begin_anew(&mut self) -> Result<()> {
+        self.leave();
+        self.note(Mark::of_nothing(&self.settings.place), true)
     }
 
     /// Applies what is new, or copies the database anew, or waits.
@@ -160,35 +205,50 @@ impl Following {
         };
         match done {
             Ok(Done::Waited) => {
-                self.world.clock().sleep(self.settings.poll).await;
+                let mut pause = self.settings.poll;
+                if self.stuck.is_some() {
+                    // Each look asks for more than the next record.
+                    pause = pause.max(self.backoff.next(self.world.random()));
+                }
+                self.world.clock().sleep(pause).await;
                 Ok(Done::Waited)
             }
             Ok(done) => {
-                self.backoff = Backoff::default();
+                (self.backoff, self.failures, self.told) = (Backoff::default(), 0, None);
                 self.world.note_no_trouble();
                 Ok(done)
             }
-            Err(error @ Error::OtherChain { .. }) => Err(error),
+            Err(error @ (Error::OtherChain { .. } | Error::Replaced(_))) => Err(error),
             Err(error) => {
-                self.world.note_trouble(&error);
-                if let Error::Target { .. } = error {
-                    // Whatever it is, a member of the session that comes anew knows more.
-                    self.leave();
-                }
-                let is_new = self.stuck.is_none();
-                if !matches!(error, Error::Store { .. } | Error::Target { .. } | Error::Empty)
-                    && is_new
-                {
-                    self.stuck = Some(error.clone());
-                }
+                self.note_failure(&error);
                 let pause = self.backoff.next(self.world.random()).max(self.settings.poll);
                 self.world.clock().sleep(pause).await;
-                Ok(match is_new {
-                    true => Done::Stuck(error.to_string()),
-                    false => Done::Waited,
+                let text = error.to_string();
+                Ok(match self.told.replace(text.clone()) {
+                    Some(told) if told == text => Done::Waited,
+                    _ => Done::Stuck(text),
                 })
             }
         }
+    }
+
+    /// Finds out what leads on behind an error.
+    fn note_failure(&mut self, error: &Error) {
+        self.world.note_trouble(error);
+        let stuck = match error {
+            Error::Store { .. } | Error::Empty => return,
+            Error::Target { .. } => {
+                // A member of the session that comes anew knows more.
+                self.leave();
+                self.failures += 1;
+                if self.failures < FAILURES {
+                    return;
+                }
+                Stuck::Refused
+            }
+            _ => Stuck::Damaged(0),
+        };
+        self.stuck.get_or_insert(stuck);
     }
 
     /// Where the database is.
@@ -232,7 +292,7 @@ impl Following {
                 return Err(error);
             }
         };
-        let Batch { mark: reached, bytes, ends, is_full } = batch;
+        let Batch { mark: reached, weight, ends, is_full } = batch;
         let must = mark.until.is_some_and(|until| reached.stream < until);
         if must && ends.is_none() {
             // The store does not show what it had: it comes back, or a copy does.
@@ -240,10 +300,11 @@ impl Following {
             return Ok(Done::Waited);
         }
         if must {
-            let why = "it ends before what a commit here may have had".to_owned();
-            return Err(ends.unwrap_or(Error::Disorder { number: reached.record, why }));
+            let (error, stuck) = ends.expect("it ends");
+            self.stuck = Some(stuck);
+            return Err(error);
         }
-        if bytes > 0 {
+        if weight > 0 {
             self.note(Mark { until: Some(reached.stream), ..mark.clone() }, true)?;
             let number = reached.record;
             self.live()?.commit().map_err(|why| target(number, why))?;
@@ -251,21 +312,48 @@ impl Following {
         if reached != mark {
             self.note(Mark { until: None, ..reached.clone() }, false)?;
         }
-        if let Some(ends) = ends {
-            self.stuck = Some(ends.clone());
-            return Ok(Done::Stuck(ends.to_string()));
+        if let Some((error, stuck)) = ends {
+            self.stuck = Some(stuck);
+            self.told = Some(error.to_string());
+            return Ok(Done::Stuck(error.to_string()));
         }
-        Ok(match is_full || reached.record > before {
-            true => Done::Applied(reached.record),
-            false => Done::Waited,
-        })
+        if is_full || reached.record > before {
+            return Ok(Done::Applied(reached.record));
+        }
+        self.refuse_another_place().await?;
+        Ok(Done::Waited)
+    }
+
+    /// Where the place has no record as late as the mark's, it was emptied, or is another one's.
+    async fn refuse_another_place(&self) -> Result<()> {
+        let Some(mark) = &self.mark else { return Ok(()) };
+        if self.reader.listing().is_none_or(|listing| listing.highest() >= mark.record) {
+            return Ok(());
+        }
+        let world = self.world.with(Patience::Tries(TRIES));
+        let tip = crate::chain::find_tip(&world).await?.ok_or(Error::Empty)?;
+        self.refuse_another_chain(tip.record.header.chain)?;
+        let number = mark.record;
+        if tip.record.header.number >= number {
+            return Ok(());
+        }
+        Err(Error::Missing { number, name: crate::names::record(number) })
+    }
+
+    fn refuse_another_chain(&self, found: ChainId) -> Result<()> {
+        match &self.mark {
+            Some(mark) if mark.record > RecordNumber::NONE && mark.chain != found => {
+                Err(Error::OtherChain { found, expected: mark.chain })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Gathers frames for one commit, and hands them to the database.
     async fn gather(&mut self, from: &Mark) -> Result<Batch> {
         let until = from.until.unwrap_or(Lsn(0));
         let mark = Mark { until: None, ..from.clone() };
-        let mut batch = Batch { mark, bytes: 0, ends: None, is_full: false };
+        let mut batch = Batch { mark, weight: 0, ends: None, is_full: false };
         loop {
             let number = batch.mark.record.next();
             let mut link = Link {
@@ -286,7 +374,7 @@ impl Following {
             batch.mark.hash = Hash::of(&object);
             batch.mark.written_ms = header.written_ms;
             batch.mark.commit = batch.mark.commit.max(header.position.commit);
-            if batch.bytes >= COMMIT_BYTES && batch.mark.stream >= until {
+            if batch.weight >= COMMIT_BYTES && batch.mark.stream >= until {
                 batch.is_full = true;
                 break;
             }
@@ -298,11 +386,12 @@ impl Following {
     fn gather_record(&mut self, record: &Record, until: Lsn, batch: &mut Batch) -> Result<bool> {
         let number = record.header.number;
         let segment_bytes = record.header.segment_bytes;
-        let ends = |why: &str| Some(Error::Disorder { number, why: why.to_owned() });
+        let ends =
+            |why: &str| Some((Error::Disorder { number, why: why.to_owned() }, Stuck::Begins));
         for item in &record.items {
             match item {
                 Item::Open(open) if open.follows == Follows::Stream => {}
-                Item::Open(open) if open.follows == Follows::Base && batch.bytes > 0 => {
+                Item::Open(open) if open.follows == Follows::Base && batch.weight > 0 => {
                     // Of another session: a commit of its own.
                     batch.is_full = true;
                     return Ok(false);
@@ -335,8 +424,11 @@ impl Following {
         if position.salt == batch.mark.salt {
             return Ok(());
         }
-        (batch.mark.salt, batch.mark.stream, batch.mark.crc) = (position.salt, position.stream, 0);
+        let stream = opened_at(&record.header);
+        (batch.mark.salt, batch.mark.stream, batch.mark.crc) = (position.salt, stream, 0);
         batch.mark.commit = batch.mark.commit.max(position.commit);
+        // Commits that were not shipped may lie between that and the first of this session.
+        batch.mark.first = CommitTs(batch.mark.commit.0 + 1);
         self.leave();
         let live = Live::join(&self.settings.database, (position.salt.0, 0));
         self.live = Some(live.map_err(|why| target(record.header.number, why))?);
@@ -358,7 +450,8 @@ impl Following {
         let mut from = Lsn(frames.from.0 + there as u64);
         while !rest.is_empty() {
             let damaged = || target(number, "its frames have no lengths");
-            let (fits, commits) = fitting(&rest, from, until, batch.bytes).ok_or_else(damaged)?;
+            let fitting = fitting(&rest, from, until, batch.weight).ok_or_else(damaged)?;
+            let Fitting { bytes: fits, weight, commits } = fitting;
             if fits == 0 {
                 return Ok(false);
             }
@@ -373,7 +466,10 @@ impl Following {
             flow.take(number, &Item::Frames(taken.clone()))?;
             let Position { stream, commit, crc, .. } = flow.position;
             self.live()?.take(&taken).map_err(|why| target(number, why))?;
-            batch.bytes += fits;
+            batch.weight += weight;
+            if batch.mark.first > batch.mark.commit {
+                batch.mark.first = commits.0;
+            }
             (batch.mark.stream, batch.mark.commit, batch.mark.crc) = (stream, commit, crc);
             from = stream;
         }
@@ -382,74 +478,113 @@ impl Following {
 
     /// Makes the database as it was at the newest record, if that is a later one (TRAIL-3).
     async fn copy(&mut self) -> Result<Done> {
-        let before = self.mark.clone();
-        let has = before.as_ref().map_or(RecordNumber::NONE, |mark| mark.record);
-        let database = self.settings.database.clone();
-        let is_there = std::fs::symlink_metadata(&database).is_ok();
-        let beside = match is_there {
-            true => with_suffix(&database, ".copied"),
-            false => database.clone(),
+        let made = match self.made.take() {
+            Some(made) => Some(made),
+            None => self.make().await?,
         };
-        if is_there {
-            // Of a follower that was killed.
-            let _ = std::fs::remove_file(&beside);
-        }
-        let (restored, file) = self.restored(&beside, has).await?;
-        let Some((restored, mut file)) = restored.zip(file) else { return Ok(Done::Waited) };
-        let mark = self.mark_of(&restored).await?;
-        if let Some(before) = &before
-            && before.chain != mark.chain
-        {
-            return Err(Error::OtherChain { found: mark.chain, expected: before.chain });
-        }
-        let failed = |why: &dyn std::fmt::Display| target(restored.record, why);
-        file.settle().map_err(|why| failed(&why))?;
-        if restored.differs {
-            file.verify().map_err(|why| failed(&why))?;
-        }
-        let announced = Mark { seeding: true, ..before.unwrap_or_else(|| mark.clone()) };
-        self.note(announced, true)?;
-        if is_there {
-            let made = file.keep();
-            let copied =
-                self.live().and_then(|live| live.copy_from(&made).map_err(|why| failed(&why)));
-            let _ = std::fs::remove_file(&made);
-            copied?;
-        } else {
-            file.publish().map_err(|why| failed(&why))?;
-        }
+        let Some(made) = made else {
+            self.look_again();
+            return Ok(Done::Waited);
+        };
+        let (mark, number) = (made.mark.clone(), made.mark.record);
+        self.refuse_foreign()?;
+        let before = self.mark.clone().unwrap_or_else(|| mark.clone());
+        self.note(Mark { seeding: true, chain: mark.chain, ..before }, true)?;
+        self.put(made)?;
         self.note(mark, true)?;
         self.leave();
         self.reader = Reader::new(&self.world);
         self.stuck = None;
-        Ok(Done::Copied(restored.record))
+        Ok(Done::Copied(number))
     }
 
-    /// Restores the newest record beside the database; nothing, if that is no later one than it has.
-    async fn restored(
-        &self,
-        beside: &Path,
-        has: RecordNumber,
-    ) -> Result<(Option<Restored>, Option<Box<NewFile>>)> {
+    /// A program had the name open before this began, and has made a database of its own there.
+    fn refuse_foreign(&self) -> Result<()> {
+        let is_new = self.mark.as_ref().is_some_and(|mark| mark.chain == ChainId::default());
+        let database = &self.settings.database;
+        match std::fs::metadata(database) {
+            Ok(there) if is_new && there.len() > 0 => Err(Error::Replaced(format!(
+                "a program has made {} a database of its own meanwhile",
+                database.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// A record that was damaged or missing may have been read badly.
+    fn look_again(&mut self) {
+        match &mut self.stuck {
+            Some(Stuck::Damaged(looks)) if *looks == LOOKS => self.stuck = None,
+            Some(Stuck::Damaged(looks)) => *looks += 1,
+            _ => {}
+        }
+    }
+
+    /// Gives the database the pages of a copy, or the copy the database's name. What it does not take is
+    /// kept for another try.
+    fn put(&mut self, made: Made) -> Result<()> {
+        let number = made.mark.record;
+        let database = self.settings.database.clone();
+        let Ok(there) = std::fs::symlink_metadata(&database) else {
+            return made.file.publish().map_err(|why| target(number, why));
+        };
+        let put = match there.len() {
+            0 => Live::found(&database, made.file.path()).map_err(|why| target(number, why)),
+            _ => Ok(()),
+        };
+        let put = put.and_then(|()| {
+            let live = self.live()?;
+            live.copy_from(made.file.path()).map_err(|why| target(number, why))
+        });
+        if put.is_err() {
+            self.made = Some(made);
+        }
+        put
+    }
+
+    /// Restores the newest record beside the database; `None` if that is no later one than it has, or what
+    /// led no further would be in the way of that, too.
+    async fn make(&self) -> Result<Option<Made>> {
+        let has = self.mark.as_ref().map_or(RecordNumber::NONE, |mark| mark.record);
         let world = self.world.with(Patience::Tries(TRIES));
         let tip = crate::chain::find_tip(&world).await?.ok_or(Error::Empty)?;
-        let is_later = tip.record.header.number > has;
-        // What is in the way of the newest record may be in the way of a copy, too: it is not begun
-        // before a snapshot leads on from there.
-        let leads_on = self.stuck.is_none() || tip.record.header.snapshot > has;
-        if !is_later || !leads_on {
-            return Ok((None, None));
+        let header = &tip.record.header;
+        self.refuse_another_chain(header.chain)?;
+        let leads_on = match self.stuck {
+            None | Some(Stuck::Refused) => true,
+            Some(Stuck::Begins | Stuck::Damaged(_)) => header.snapshot > has,
+        };
+        if header.number <= has || !leads_on {
+            return Ok(None);
         }
+        let database = &self.settings.database;
+        let beside = match std::fs::symlink_metadata(database).is_ok() {
+            true => with_suffix(database, ".copied"),
+            false => database.clone(),
+        };
         let opener = library::opener().ok_or_else(|| target(has, "out of memory"))?;
-        let file = NewFile::begin(beside, opener, self.world.random().number() as u32)
+        let file = NewFile::begin(&beside, opener, self.world.random().number() as u32)
             .map_err(|e| target(has, format!("cannot make {}: {e}", beside.display())))?;
         let versions = library::versions();
         let ignored = &mut |_: Progress| {};
         let (restored, made) =
             restore(&world, Box::new(file), Stop::Newest, &versions, ignored).await?;
         let made: Box<dyn Any> = made;
-        let file = made.downcast::<NewFile>().map_err(|_| target(has, "another target"))?;
-        Ok((Some(restored), Some(file)))
+        let mut file = made.downcast::<NewFile>().map_err(|_| target(has, "another target"))?;
+        let mark = self.mark_of(&restored).await?;
+        self.refuse_another_chain(mark.chain)?;
+        if let Some(before) = &self.mark
+            && before.salt == mark.salt
+            && before.until.is_some_and(|until| until > mark.stream)
+        {
+            return Ok(None);
+        }
+        let failed = |why: &dyn std::fmt::Display| target(restored.record, why);
+        file.settle().map_err(|why| failed(&why))?;
+        if restored.differs {
+            file.verify().map_err(|why| failed(&why))?;
+        }
+        Ok(Some(Made { file, mark }))
     }
 
     /// The mark behind a copy.
@@ -462,13 +597,25 @@ impl Following {
         };
         let header =
             header_of(&object).map_err(|why| Error::Record { number, name: name(), why })?;
+        // A snapshot names none.
+        let commit = restored.position.commit.max(header.position.commit);
+        let salt = restored.position.salt;
+        let first = match &self.mark {
+            Some(before) if before.salt == salt && before.record > RecordNumber::NONE => {
+                before.first
+            }
+            _ => self.first_of(&mut reader, &header).await?.unwrap_or_else(|| {
+                let before = self.mark.as_ref().map_or(CommitTs(0), |before| before.commit);
+                CommitTs(commit.max(before).0 + 1)
+            }),
+        };
         Ok(Mark {
             place: self.settings.place.clone(),
             chain: header.chain,
             record: number,
-            salt: restored.position.salt,
-            // A snapshot names none.
-            commit: restored.position.commit.max(header.position.commit),
+            salt,
+            first,
+            commit,
             written_ms: header.written_ms,
             hash: Hash::of(&object),
             stream: restored.position.stream,
@@ -477,28 +624,52 @@ impl Following {
             seeding: false,
         })
     }
+
+    /// The first commit since the sidecar began in the session of a record, if one of the next records
+    /// has it. Those before may be of another session.
+    async fn first_of(&self, reader: &mut Reader, header: &Header) -> Result<Option<CommitTs>> {
+        let mut number = header.opened.next();
+        for _ in 0..FIRST_RECORDS {
+            if number > header.number {
+                break;
+            }
+            let Found::Object(object) = reader.object(number, true).await? else { break };
+            let Ok(record) = Record::decode(&object) else { break };
+            let first = record.items.iter().find_map(|item| match item {
+                Item::Frames(frames) => Some(frames.first_commit),
+                _ => None,
+            });
+            if first.is_some() {
+                return Ok(first);
+            }
+            number = number.next();
+        }
+        Ok(None)
+    }
 }
 
-/// How many bytes of whole frames fit into a commit that has `bytes` already, with the first and the last
-/// commit in them. All through `until` do.
-fn fitting(
-    frames: &Bytes,
-    from: Lsn,
-    until: Lsn,
+/// Whole frames that fit into a commit.
+struct Fitting {
     bytes: usize,
-) -> Option<(usize, (CommitTs, CommitTs))> {
-    let (mut end, mut commits) = (0, (CommitTs(0), CommitTs(0)));
-    while end < frames.len() {
-        let (length, commit) = frame_at(&frames[end..])?;
-        let is_announced = Lsn(from.0 + (end + length) as u64) <= until;
-        let all = bytes + end + length;
-        if all > COMMIT_BYTES && bytes + end > 0 && !is_announced {
+    weight: usize,
+    /// The first and the last.
+    commits: (CommitTs, CommitTs),
+}
+
+/// What fits into a commit that weighs so much already. All frames through `until` do.
+fn fitting(frames: &Bytes, from: Lsn, until: Lsn, weight: usize) -> Option<Fitting> {
+    let mut fits = Fitting { bytes: 0, weight: 0, commits: (CommitTs(0), CommitTs(0)) };
+    while fits.bytes < frames.len() {
+        let (length, rows, commit) = frame_at(&frames[fits.bytes..])?;
+        let is_announced = Lsn(from.0 + (fits.bytes + length) as u64) <= until;
+        let heavier = fits.weight + length + rows as usize * NODE_OVERHEAD_BYTES;
+        if weight + heavier > COMMIT_BYTES && weight + fits.weight > 0 && !is_announced {
             break;
         }
-        commits = (if end == 0 { commit } else { commits.0 }, commit);
-        end += length;
+        fits.commits = (if fits.bytes == 0 { commit } else { fits.commits.0 }, commit);
+        (fits.bytes, fits.weight) = (fits.bytes + length, heavier);
     }
-    Some((end, commits))
+    Some(fits)
 }
 
 /// The order of frames behind a mark. Generations of merges are not known here.
@@ -511,6 +682,18 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
+}
+
+/// The database under its own name, as the library names the files beside it.
+fn resolved(database: &Path) -> Result<PathBuf, String> {
+    let failed = |e: std::io::Error| format!("cannot follow in {}: {e}", database.display());
+    if std::fs::symlink_metadata(database).is_ok() {
+        return std::fs::canonicalize(database).map_err(failed);
+    }
+    let database = std::path::absolute(database).map_err(failed)?;
+    let name = database.file_name().ok_or_else(|| "that is no name of a file".to_owned())?;
+    let folder = database.parent().unwrap_or(Path::new("/"));
+    Ok(std::fs::canonicalize(folder).map_err(failed)?.join(name))
 }
 
 /// TRAIL-4.

@@ -170,8 +170,7 @@ fn a_follower_whose_next_record_is_gone_copies_the_database_anew() {
     stage.writer(1, Some(100), "NORMAL").ended();
     agrees(&stage);
     assert_eq!(before.terminated(), 0);
-    let mark = plait_replicate::following::mark::Mark::read(&replica(&stage));
-    let next = mark.expect("it can be read").expect("it is there").record.next();
+    let next = mark(&stage).record.next();
     for round in 0..2 {
         stage.writer(2 + round, Some(300), "NORMAL").ended();
         stage.execute(&format!("CREATE TABLE u{round}(a)"));
@@ -201,6 +200,191 @@ fn what_follows_nothing_and_a_second_follower_are_refused() {
     std::fs::create_dir(&elsewhere).expect("a folder");
     let refused = Process::follower(&elsewhere, &replica(&stage), None);
     assert_eq!(refused.ended().code(), Some(2), "it follows another place");
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+/// Nothing of a copy is left beside the replica.
+fn is_tidy(stage: &Stage) {
+    let names = std::fs::read_dir(stage.folder.path()).expect("a folder").flatten();
+    let names: Vec<_> =
+        names.map(|entry| entry.file_name().into_string().expect("UTF-8")).collect();
+    assert!(
+        !names.iter().any(|name| name.contains("copied") || name.contains("replica-")),
+        "{names:?}"
+    );
+}
+
+fn mark(stage: &Stage) -> plait_replicate::following::mark::Mark {
+    let mark = plait_replicate::following::mark::Mark::read(&replica(stage));
+    mark.expect("it can be read").expect("it is there")
+}
+
+#[test]
+fn a_backlog_of_many_short_rows_is_applied() {
+    let (stage, sidecar) = begun();
+    stage.execute("CREATE TABLE s(a INTEGER PRIMARY KEY, b INT); CREATE INDEX i ON s(b)");
+    let before = follower(&stage);
+    stage.agrees();
+    agrees(&stage);
+    let record = mark(&stage).record;
+    assert_eq!(before.terminated(), 0);
+    let db = open(&stage.database);
+    for n in 0..1500 {
+        db.execute(&format!(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<200)
+             INSERT INTO s SELECT {n} * 200 + i, i % 7 FROM n"
+        ))
+        .expect("it commits");
+    }
+    stage.execute("INSERT INTO t VALUES(77, 'last')");
+    stage.agrees();
+    let after = follower(&stage);
+    agrees(&stage);
+    let count = |db: &plait_client::Connection| db.integer("SELECT count(*) FROM s WHERE b < 9");
+    assert_eq!(count(&open(&replica(&stage))), Ok(300_000));
+    assert!(mark(&stage).record > record);
+    assert_eq!(after.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+    is_tidy(&stage);
+}
+
+// holds BULK-4
+#[test]
+fn large_transactions_of_a_lone_writer_come_as_rows() {
+    let (stage, sidecar) = begun();
+    let follower = follower(&stage);
+    stage.agrees();
+    agrees(&stage);
+    let version = || open(&replica(&stage)).integer("PRAGMA schema_version").expect("a number");
+    let before = version();
+    for n in 1..4 {
+        stage.execute(&format!(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<5000)
+             INSERT INTO t SELECT {n} * 100000 + i, 'large' FROM n"
+        ));
+    }
+    agrees(&stage);
+    assert_eq!(version(), before, "no copy was needed");
+    assert_eq!(follower.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds NOTED-2
+#[test]
+fn a_name_that_a_program_opens_too_early_becomes_the_replica() {
+    let stage = Stage::new();
+    let follower = follower(&stage);
+    let marked = PathBuf::from(format!("{}-plait-follows", replica(&stage).display()));
+    std::fs::create_dir_all(&stage.url).expect("a folder");
+    while !marked.exists() {
+        nap(20);
+    }
+    // It makes an empty file.
+    let early = open(&replica(&stage));
+    assert!(early.execute("CREATE TABLE own(a)").is_err(), "it is a replica");
+    assert_eq!(std::fs::metadata(replica(&stage)).expect("a file").len(), 0);
+    stage.execute("INSERT INTO t VALUES(1, 'first')");
+    let sidecar = stage.sidecar(&[]);
+    let begun = Instant::now();
+    while early.integer("SELECT count(*) FROM t") != Ok(1) {
+        assert!(begun.elapsed() < PATIENCE, "nothing comes");
+        nap(20);
+    }
+    agrees(&stage);
+    assert!(early.execute("INSERT INTO t VALUES(2, 'own')").is_err(), "it is a replica");
+    stage.execute("CREATE TABLE u(a); INSERT INTO t VALUES(2, 'second')");
+    agrees(&stage);
+    assert_eq!(early.integer("SELECT count(*) FROM t"), Ok(2));
+    assert_eq!(follower.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+    is_tidy(&stage);
+}
+
+#[test]
+fn a_database_that_a_program_has_made_meanwhile_is_left_alone() {
+    let stage = Stage::new();
+    let early = open(&replica(&stage));
+    let follower = follower(&stage);
+    let marked = PathBuf::from(format!("{}-plait-follows", replica(&stage).display()));
+    std::fs::create_dir_all(&stage.url).expect("a folder");
+    while !marked.exists() {
+        nap(20);
+    }
+    early.execute("CREATE TABLE own(a); INSERT INTO own VALUES(1)").expect("it was there first");
+    let sidecar = stage.sidecar(&[]);
+    assert_eq!(follower.ended().code(), Some(2));
+    assert_eq!(early.integer("SELECT count(*) FROM own"), Ok(1));
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn a_place_of_another_database_is_refused() {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    stage.execute("INSERT INTO t VALUES(2, 'a')");
+    stage.agrees();
+    agrees(&stage);
+    assert_eq!(sidecar.terminated(), 0);
+    let elsewhere = stage.folder.path().join("moved");
+    std::fs::rename(&stage.url, &elsewhere).expect("it goes");
+    let other = Stage::new();
+    let sidecar = Process::sidecar(&stage.url, &other.database, &[], None);
+    assert_eq!(first.ended().code(), Some(2), "while it runs");
+    assert_eq!(follower(&stage).ended().code(), Some(2), "when it begins");
+    assert_eq!(sidecar.terminated(), 0);
+    // A replica is not shipped to the place that it follows.
+    let itself = Process::sidecar(&stage.url, &replica(&stage), &["--take-over"], None);
+    assert_eq!(itself.ended().code(), Some(2));
+}
+
+#[test]
+fn a_link_is_followed_to_the_database() {
+    let (stage, sidecar) = begun();
+    let (link, there) = (replica(&stage), stage.folder.path().join("disk"));
+    std::fs::create_dir(&there).expect("a folder");
+    let follows = follower(&stage);
+    agrees(&stage);
+    assert_eq!(follows.terminated(), 0);
+    for end in ["", "-plait-follows"] {
+        let name = format!("elsewhere.db{end}");
+        std::fs::rename(stage.folder.path().join(&name), there.join(&name)).expect("it moves");
+    }
+    std::os::unix::fs::symlink(there.join("elsewhere.db"), &link).expect("a link");
+    let follows = follower(&stage);
+    stage.execute("INSERT INTO t VALUES(2, 'behind the link')");
+    agrees(&stage);
+    let refused = open(&link).execute("INSERT INTO t VALUES(3, 'own')");
+    assert!(refused.is_err(), "it is a replica");
+    assert_eq!(follows.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds REPLICA-2
+#[test]
+fn a_commit_that_was_lost_with_the_primary_is_not_said_to_be_there() {
+    let (stage, sidecar) = begun();
+    let follows = follower(&stage);
+    stage.agrees();
+    agrees(&stage);
+    sidecar.kill();
+    let db = open(&stage.database);
+    db.execute("INSERT INTO t VALUES(5, 'lost')").expect("it commits");
+    let lost = db.integer("SELECT plait_ticket()").expect("a ticket") as u64;
+    let (restored, _) = stage.restored().expect("it is restored");
+    assert!(!restored.contains_key(&5));
+    drop(db);
+    let new = stage.folder.path().join("new.db");
+    let mut cli = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+    let made = cli.arg("restore").arg(&stage.url).arg("-o").arg(&new).output();
+    assert!(made.as_ref().is_ok_and(|made| made.status.success()), "{made:?}");
+    let sidecar = Process::sidecar(&stage.url, &new, &["--take-over"], None);
+    open(&new).execute("INSERT INTO t VALUES(6, 'new')").expect("it commits");
+    has(&stage, &rows_of(&new));
+    open(&new).execute("INSERT INTO t VALUES(7, 'new')").expect("it commits");
+    has(&stage, &rows_of(&new));
+    let mark = mark(&stage);
+    assert!(mark.first.0 > lost && mark.commit >= mark.first, "{lost}: {mark:?}");
+    assert_eq!(follows.terminated(), 0);
     assert_eq!(sidecar.terminated(), 0);
 }
 

@@ -70,7 +70,8 @@ pub unsafe extern "C" fn pl_replica_time(
     // SAFETY: engine.h: all three.
     let code = unsafe {
         without_conn(message, "pl_replica_time", || {
-            if let Some(mark) = replica::read(path_of(path))? {
+            let mark = replica::read(path_of(path))?;
+            if let Some(mark) = mark.filter(|mark| mark.record > 0) {
                 is_there = true;
                 *out = i64::try_from(mark.written_ms).unwrap_or(i64::MAX);
             }
