@@ -125,7 +125,7 @@ async fn follow_until_stopped(
             }
         }
     }
-    Ok(())
+    following.end()
 }
 
 fn tell(args: &FollowArgs, following: &Following, how: &str) {

@@ -5,11 +5,12 @@
     reason = "one call of the library inside this program takes a raw connection"
 )]
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
 use crate::record::Frames;
-use plait_client::{Connection, Library, OpenFlags};
+use plait_client::{Connection, Library, OpenFlags, Value};
 use plait_engine::follower::Follower;
 use plait_engine::ids::Lsn;
 use plait_engine::ship::Shipper;
@@ -23,6 +24,8 @@ pub struct Live {
     follower: Follower,
     // Keeps the process a member of the session.
     connection: Connection,
+    /// Device and inode.
+    file: (u64, u64),
 }
 
 impl Live {
@@ -49,7 +52,34 @@ impl Live {
         let joined = Shipper::joined(&path)
             .ok_or_else(|| format!("{shown} is not in concurrent mode any more: begin anew"))?;
         let follower = Follower::new(joined, salt, crc).map_err(|e| e.to_string())?;
-        Ok(Live { follower, connection })
+        let file = named(&path).ok_or_else(|| format!("{shown} was removed"))?;
+        Ok(Live { follower, connection, file })
+    }
+
+    /// The change counter of page 1, which no transaction lowers but a copy.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn counter(&self) -> Result<u32, String> {
+        let asked = "SELECT hex(substr(data, 25, 4)) FROM sqlite_dbpage WHERE pgno = 1";
+        let text = self.connection.text(asked).map_err(|e| e.said())?;
+        u32::from_str_radix(&text, 16).map_err(|e| e.to_string())
+    }
+
+    /// Brings all that is committed into the file, and onto the disk; false if a reader holds it back.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn rests(&self) -> Result<bool, String> {
+        let rows = self.connection.query("PRAGMA wal_checkpoint(PASSIVE)").map_err(|e| e.said())?;
+        Ok(rows.first().is_some_and(|row| {
+            matches!(row[..], [Value::Integer(0), Value::Integer(all), Value::Integer(done)] if all == done)
+        }))
+    }
+
+    /// The file still has its name.
+    pub fn is_named(&self, database: &Path) -> bool {
+        named(database) == Some(self.file)
     }
 
     /// Makes an empty file a database that [`Live::join`] can join, with the pages' size of another one.
@@ -97,4 +127,8 @@ impl Live {
             .and_then(|source| source.backup_to(&self.connection));
         copied.map_err(|e| format!("cannot take the pages of {}: {}", made.display(), e.said()))
     }
+}
+
+fn named(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }

@@ -13,6 +13,8 @@
 //!   that has ended. So who starts behind a crash reaches U by his first commit, or copies the database
 //!   anew: readers are never shown less than they have seen.
 //! - NOTED-2 A database has its mark before it has its name.
+//! - NOTED-3 A database whose counter is lower than the mark's is an older state, put back under its name:
+//!   it lacks what the mark tells of, and is not gone on with.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -49,6 +51,8 @@ pub struct Mark {
     pub stream: Lsn,
     /// The checksum that ends them, 0 if none is known.
     pub crc: u32,
+    /// The change counter of the database's page 1 when that was last looked at, 0 if it was not (NOTED-3).
+    pub counter: u32,
     /// NOTED-1.
     pub until: Option<Lsn>,
     /// NOTED-1.
@@ -69,6 +73,7 @@ impl Mark {
             hash: Hash([0; 32]),
             stream: Lsn(0),
             crc: 0,
+            counter: 0,
             until: None,
             seeding: true,
         }
@@ -113,6 +118,7 @@ impl Mark {
             hash: Hash(hex(words.get("hash")?)?),
             stream: Lsn(number("stream")?),
             crc: number("crc")?.try_into().ok()?,
+            counter: number("counter")?.try_into().ok()?,
             until: match number("until")? {
                 0 => None,
                 until => Some(Lsn(until)),
@@ -144,13 +150,25 @@ impl Mark {
     }
 
     fn text(&self) -> String {
-        let Mark { place, chain, record, salt, first, commit, written_ms, stream, crc, .. } = self;
+        let Mark {
+            place,
+            chain,
+            record,
+            salt,
+            first,
+            commit,
+            written_ms,
+            stream,
+            crc,
+            counter,
+            ..
+        } = self;
         let hash: String = self.hash.0.iter().map(|byte| format!("{byte:02x}")).collect();
         let until = self.until.unwrap_or(Lsn(0));
         let seeding = u8::from(self.seeding);
         format!(
             "{FIRST}\nplace {place}\nchain {chain}\nrecord {record}\nsalt {salt}\nfirst {first}\ncommit {commit}\n\
-             written {written_ms}\nhash {hash}\nstream {stream}\ncrc {crc}\nuntil {until}\nseeding {seeding}\n"
+             written {written_ms}\nhash {hash}\nstream {stream}\ncrc {crc}\ncounter {counter}\nuntil {until}\nseeding {seeding}\n"
         )
     }
 }
@@ -183,6 +201,7 @@ mod tests {
             hash: Hash([0x0f; 32]),
             stream: Lsn(1 << 40),
             crc: 0xdead_beef,
+            counter: 12,
             until: Some(Lsn(9)),
             seeding: true,
         }

@@ -166,10 +166,12 @@ impl Following {
             _ => {}
         }
         let reader = Reader::new(&world);
+        // Behind a removal a program that opens the name leaves an empty file.
+        let has_bytes = there.is_some_and(|bytes| bytes > 0);
         let mut following = Following {
             world,
             settings,
-            mark: mark.filter(|_| is_there),
+            mark: mark.filter(|mark| has_bytes || (is_there && mark.record == RecordNumber::NONE)),
             live: None,
             reader,
             flow: None,
@@ -195,9 +197,10 @@ impl Following {
     /// Applies what is new, or copies the database anew, or waits.
     ///
     /// # Errors
-    /// What a new start does not mend: [`Error::OtherChain`]. Anything else is noted as trouble, and
+    /// What a new start does not mend: [`Error::OtherChain`], [`Error::Replaced`]. Anything else is noted as trouble, and
     /// tried again.
     pub async fn step(&mut self) -> Result<Done> {
+        self.look_at_file()?;
         let needs_copy = self.mark.as_ref().is_none_or(|mark| mark.seeding) || self.stuck.is_some();
         let done = match needs_copy {
             true => self.copy().await,
@@ -232,6 +235,23 @@ impl Following {
         }
     }
 
+    /// Begins anew where the database was removed, and nowhere else.
+    fn look_at_file(&mut self) -> Result<()> {
+        let database = &self.settings.database;
+        let is_gone = std::fs::metadata(database).map_or(true, |there| there.len() == 0);
+        let has_any = self.mark.as_ref().is_some_and(|mark| mark.record > RecordNumber::NONE);
+        if is_gone && has_any {
+            return self.begin_anew();
+        }
+        match &self.live {
+            Some(live) if !live.is_named(database) => Err(Error::Replaced(format!(
+                "{} is another file than the one that followed",
+                database.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Finds out what leads on behind an error.
     fn note_failure(&mut self, error: &Error) {
         self.world.note_trouble(error);
@@ -263,8 +283,40 @@ impl Following {
             let live =
                 Live::join(&self.settings.database, mark.map_or((0, 0), |m| (m.salt.0, m.crc)));
             self.live = Some(live.map_err(|why| target(number, why))?);
+            self.note_counter()?;
         }
         Ok(self.live.as_mut().expect("it was made"))
+    }
+
+    /// Compares the counter of the file with the mark's (NOTED-3), and notes it.
+    fn note_counter(&mut self) -> Result<()> {
+        let Some((live, mark)) = self.live.as_ref().zip(self.mark.clone()) else { return Ok(()) };
+        if mark.seeding {
+            return Ok(());
+        }
+        let counter = live.counter().map_err(|why| target(mark.record, why))?;
+        if counter < mark.counter {
+            return Err(Error::Replaced(format!(
+                "{} is an older state of the replica than its mark tells of",
+                self.settings.database.display()
+            )));
+        }
+        // Behind a power cut it is not lower than the mark's.
+        let is_on_disk = live.rests().map_err(|why| target(mark.record, why))?;
+        let counter = if is_on_disk { counter } else { 0 };
+        match counter == mark.counter {
+            true => Ok(()),
+            false => self.note(Mark { counter, ..mark }, false),
+        }
+    }
+
+    /// Ends, so that the next start can tell whether it finds the same file.
+    ///
+    /// # Errors
+    /// [`Error::Target`], [`Error::Replaced`].
+    pub fn end(mut self) -> Result<()> {
+        self.look_at_file()?;
+        self.note_counter()
     }
 
     /// Leaves the session: what was taken and not committed is taken again.
@@ -620,6 +672,7 @@ impl Following {
             hash: Hash::of(&object),
             stream: restored.position.stream,
             crc: restored.position.crc,
+            counter: 0,
             until: None,
             seeding: false,
         })

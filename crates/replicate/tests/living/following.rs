@@ -337,6 +337,38 @@ fn a_place_of_another_database_is_refused() {
     assert_eq!(itself.ended().code(), Some(2));
 }
 
+// holds NOTED-3
+#[test]
+fn an_older_copy_under_the_replicas_name_is_not_gone_on_with() {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    agrees(&stage);
+    assert_eq!(first.terminated(), 0);
+    let (path, old) = (replica(&stage), std::fs::read(replica(&stage)).expect("a file"));
+    let second = follower(&stage);
+    stage.execute("INSERT INTO t VALUES(2, 'second')");
+    agrees(&stage);
+    assert_eq!(second.terminated(), 0);
+    let new = std::fs::read(&path).expect("a file");
+    std::fs::write(&path, &old).expect("it is put back");
+    assert_eq!(follower(&stage).ended().code(), Some(2));
+    std::fs::write(&path, &new).expect("it is put back");
+    let third = follower(&stage);
+    stage.execute("INSERT INTO t VALUES(3, 'third')");
+    agrees(&stage);
+    // While it runs: another file under the name, and none.
+    std::fs::write(path.with_extension("moved"), &new).expect("a file");
+    std::fs::rename(path.with_extension("moved"), &path).expect("it moves");
+    assert_eq!(third.ended().code(), Some(2));
+    for end in ["", "-wal", "-shm", "-plait", "-plait-shm"] {
+        let _ = std::fs::remove_file(format!("{}{end}", path.display()));
+    }
+    let fourth = follower(&stage);
+    agrees(&stage);
+    assert_eq!(fourth.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
 #[test]
 fn a_link_is_followed_to_the_database() {
     let (stage, sidecar) = begun();
