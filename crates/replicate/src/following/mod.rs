@@ -20,41 +20,30 @@
 //!   record of the same chain.
 //! - TRAIL-4 One follower works on a database: it holds a lock for as long as it lives.
 
+mod copying;
+mod gathering;
 mod live;
 pub mod mark;
 
-use std::any::Any;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bytes::Bytes;
 use plait_engine::storage::names::follows_lock_path;
-use plait_engine::txn::NODE_OVERHEAD_BYTES;
 
+use self::copying::Made;
+use self::gathering::Batch;
 pub use self::live::Live;
 use self::mark::Mark;
-use crate::apply::{Progress, frame_at, opened_at};
-use crate::chain::{Flow, Found, Link, Reader};
+use crate::chain::{Flow, Reader};
 use crate::error::{Error, Result};
-use crate::ids::{ChainId, CommitTs, Generation, Hash, Lsn, Position, RecordNumber};
-use crate::library;
-use crate::new_file::NewFile;
-use crate::record::{Follows, Frames, Header, Item, Record, header_of};
-use crate::restore::{Restored, Stop, restore};
+use crate::ids::{ChainId, RecordNumber};
 use crate::store::Backoff;
 use crate::world::{Patience, World};
 
-/// What one commit weighs, at most, unless one of the primary's weighs more: bytes of its frames, and for each
-/// row what a memtable adds. A transaction of 7 MiB fits into one.
-const COMMIT_BYTES: usize = 4 << 20;
-/// Records behind an OPEN in which the first commit is looked for.
-const FIRST_RECORDS: u32 = 8;
 /// Failures in a row of the database itself, behind which a copy is tried.
 const FAILURES: u32 = 3;
-/// Looks for a copy, behind each of which it is tried once more to go on record by record.
-const LOOKS: u32 = 20;
 /// Whoever asks whether a follower runs has its lock for a moment.
 const LOCK_TRIES: u32 = 10;
 const LOCK_NAP: Duration = Duration::from_millis(50);
@@ -114,23 +103,6 @@ enum Stuck {
     Damaged(u32),
     /// The database does not take it: any later record.
     Refused,
-}
-
-/// A copy of a record.
-struct Made {
-    file: Box<NewFile>,
-    mark: Mark,
-}
-
-/// Frames that are gathered for one commit, and where they lead to.
-struct Batch {
-    mark: Mark,
-    /// What they weigh ([`COMMIT_BYTES`]).
-    weight: usize,
-    /// What comes next does not follow.
-    ends: Option<(Error, Stuck)>,
-    /// More is known to be there.
-    is_full: bool,
 }
 
 fn target(number: RecordNumber, why: impl std::fmt::Display) -> Error {
@@ -400,341 +372,6 @@ impl Following {
             _ => Ok(()),
         }
     }
-
-    /// Gathers frames for one commit, and hands them to the database.
-    async fn gather(&mut self, from: &Mark) -> Result<Batch> {
-        let until = from.until.unwrap_or(Lsn(0));
-        let mark = Mark { until: None, ..from.clone() };
-        let mut batch = Batch { mark, weight: 0, ends: None, is_full: false };
-        loop {
-            let number = batch.mark.record.next();
-            let mut link = Link {
-                chain: Some(from.chain),
-                number: batch.mark.record,
-                hash: Some(batch.mark.hash),
-            };
-            // Where later ones were listed, this one was removed.
-            let is_sure = self.reader.listing().is_some_and(|listing| listing.highest() > number);
-            let Found::Object(object) = self.reader.object(number, is_sure).await? else { break };
-            let record = link.follow(&object)?;
-            let is_whole = self.gather_record(&record, until, &mut batch)?;
-            if batch.ends.is_some() || !is_whole {
-                break;
-            }
-            let header = &record.header;
-            batch.mark.record = number;
-            batch.mark.hash = Hash::of(&object);
-            batch.mark.written_ms = header.written_ms;
-            batch.mark.commit = batch.mark.commit.max(header.position.commit);
-            if batch.weight >= COMMIT_BYTES && batch.mark.stream >= until {
-                batch.is_full = true;
-                break;
-            }
-        }
-        Ok(batch)
-    }
-
-    /// Takes what fits of a record; false if that is not all of it.
-    fn gather_record(&mut self, record: &Record, until: Lsn, batch: &mut Batch) -> Result<bool> {
-        let number = record.header.number;
-        let segment_bytes = record.header.segment_bytes;
-        let ends =
-            |why: &str| Some((Error::Disorder { number, why: why.to_owned() }, Stuck::Begins));
-        for item in &record.items {
-            match item {
-                Item::Open(open) if open.follows == Follows::Stream => {}
-                Item::Open(open) if open.follows == Follows::Base && batch.weight > 0 => {
-                    // Of another session: a commit of its own.
-                    batch.is_full = true;
-                    return Ok(false);
-                }
-                Item::Open(open) if open.follows == Follows::Base => self.renew(record, batch)?,
-                Item::Open(_) | Item::Break(_) => {
-                    batch.ends = ends("it begins anew there, and a snapshot is waited for");
-                    return Ok(false);
-                }
-                Item::Pages(_) => {
-                    batch.ends =
-                        ends("it has pages of a transaction, and a snapshot is waited for");
-                    return Ok(false);
-                }
-                Item::Merge(_) | Item::Snapshot(_) => {}
-                Item::Frames(frames) => {
-                    if !self.gather_frames((number, segment_bytes), frames, until, batch)? {
-                        batch.is_full = true;
-                        return Ok(false);
-                    }
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    /// Goes on in another session of the primary, over the same rows.
-    fn renew(&mut self, record: &Record, batch: &mut Batch) -> Result<()> {
-        let position = record.header.position;
-        if position.salt == batch.mark.salt {
-            return Ok(());
-        }
-        let stream = opened_at(&record.header);
-        (batch.mark.salt, batch.mark.stream, batch.mark.crc) = (position.salt, stream, 0);
-        batch.mark.commit = batch.mark.commit.max(position.commit);
-        // Commits that were not shipped may lie between that and the first of this session.
-        batch.mark.first = CommitTs(batch.mark.commit.0 + 1);
-        self.leave();
-        let live = Live::join(&self.settings.database, (position.salt.0, 0));
-        self.live = Some(live.map_err(|why| target(record.header.number, why))?);
-        Ok(())
-    }
-
-    fn gather_frames(
-        &mut self,
-        (number, segment_bytes): (RecordNumber, u32),
-        frames: &Frames,
-        until: Lsn,
-        batch: &mut Batch,
-    ) -> Result<bool> {
-        if frames.end() <= batch.mark.stream {
-            return Ok(true);
-        }
-        let there = batch.mark.stream.0.saturating_sub(frames.from.0) as usize;
-        let mut rest = frames.bytes.slice(there..);
-        let mut from = Lsn(frames.from.0 + there as u64);
-        while !rest.is_empty() {
-            let damaged = || target(number, "its frames have no lengths");
-            let fitting = fitting(&rest, from, until, batch.weight).ok_or_else(damaged)?;
-            let Fitting { bytes: fits, weight, commits } = fitting;
-            if fits == 0 {
-                return Ok(false);
-            }
-            let taken = Frames {
-                generation: frames.generation,
-                from,
-                first_commit: commits.0,
-                last_commit: commits.1,
-                bytes: rest.split_to(fits),
-            };
-            let flow = self.flow.get_or_insert_with(|| flow_behind(&batch.mark, segment_bytes));
-            flow.take(number, &Item::Frames(taken.clone()))?;
-            let Position { stream, commit, crc, .. } = flow.position;
-            self.live()?.take(&taken).map_err(|why| target(number, why))?;
-            batch.weight += weight;
-            if batch.mark.first > batch.mark.commit {
-                batch.mark.first = commits.0;
-            }
-            (batch.mark.stream, batch.mark.commit, batch.mark.crc) = (stream, commit, crc);
-            from = stream;
-        }
-        Ok(true)
-    }
-
-    /// Makes the database as it was at the newest record, if that is a later one (TRAIL-3).
-    async fn copy(&mut self) -> Result<Done> {
-        let made = match self.made.take() {
-            Some(made) => Some(made),
-            None => self.make().await?,
-        };
-        let Some(made) = made else {
-            self.look_again();
-            return Ok(Done::Waited);
-        };
-        let (mark, number) = (made.mark.clone(), made.mark.record);
-        self.refuse_foreign()?;
-        let before = self.mark.clone().unwrap_or_else(|| mark.clone());
-        self.note(Mark { seeding: true, chain: mark.chain, ..before }, true)?;
-        self.put(made)?;
-        self.note(mark, true)?;
-        self.leave();
-        self.reader = Reader::new(&self.world);
-        self.stuck = None;
-        Ok(Done::Copied(number))
-    }
-
-    /// A program had the name open before this began, and has made a database of its own there.
-    fn refuse_foreign(&self) -> Result<()> {
-        let is_new = self.mark.as_ref().is_some_and(|mark| mark.chain == ChainId::default());
-        let database = &self.settings.database;
-        match std::fs::metadata(database) {
-            Ok(there) if is_new && there.len() > 0 => Err(Error::Replaced(format!(
-                "a program has made {} a database of its own meanwhile",
-                database.display()
-            ))),
-            _ => Ok(()),
-        }
-    }
-
-    /// A record that was damaged or missing may have been read badly.
-    fn look_again(&mut self) {
-        match &mut self.stuck {
-            Some(Stuck::Damaged(looks)) if *looks == LOOKS => self.stuck = None,
-            Some(Stuck::Damaged(looks)) => *looks += 1,
-            _ => {}
-        }
-    }
-
-    /// Gives the database the pages of a copy, or the copy the database's name. What it does not take is
-    /// kept for another try.
-    fn put(&mut self, made: Made) -> Result<()> {
-        let number = made.mark.record;
-        let database = self.settings.database.clone();
-        let Ok(there) = std::fs::symlink_metadata(&database) else {
-            return made.file.publish().map_err(|why| target(number, why));
-        };
-        let put = match there.len() {
-            0 => Live::found(&database, made.file.path()).map_err(|why| target(number, why)),
-            _ => Ok(()),
-        };
-        let put = put.and_then(|()| {
-            let live = self.live()?;
-            live.copy_from(made.file.path()).map_err(|why| target(number, why))
-        });
-        if put.is_err() {
-            self.made = Some(made);
-        }
-        put
-    }
-
-    /// Restores the newest record beside the database; `None` if that is no later one than it has, or what
-    /// led no further would be in the way of that, too.
-    async fn make(&self) -> Result<Option<Made>> {
-        let has = self.mark.as_ref().map_or(RecordNumber::NONE, |mark| mark.record);
-        let world = self.world.with(Patience::Tries(TRIES));
-        let tip = crate::chain::find_tip(&world).await?.ok_or(Error::Empty)?;
-        let header = &tip.record.header;
-        self.refuse_another_chain(header.chain)?;
-        let leads_on = match self.stuck {
-            None | Some(Stuck::Refused) => true,
-            Some(Stuck::Begins | Stuck::Damaged(_)) => header.snapshot > has,
-        };
-        if header.number <= has || !leads_on {
-            return Ok(None);
-        }
-        let database = &self.settings.database;
-        let beside = match std::fs::symlink_metadata(database).is_ok() {
-            true => with_suffix(database, ".copied"),
-            false => database.clone(),
-        };
-        let opener = library::opener().ok_or_else(|| target(has, "out of memory"))?;
-        let file = NewFile::begin(&beside, opener, self.world.random().number() as u32)
-            .map_err(|e| target(has, format!("cannot make {}: {e}", beside.display())))?;
-        let versions = library::versions();
-        let ignored = &mut |_: Progress| {};
-        let (restored, made) =
-            restore(&world, Box::new(file), Stop::Newest, &versions, ignored).await?;
-        let made: Box<dyn Any> = made;
-        let mut file = made.downcast::<NewFile>().map_err(|_| target(has, "another target"))?;
-        let mark = self.mark_of(&restored).await?;
-        self.refuse_another_chain(mark.chain)?;
-        if let Some(before) = &self.mark
-            && before.salt == mark.salt
-            && before.until.is_some_and(|until| until > mark.stream)
-        {
-            return Ok(None);
-        }
-        let failed = |why: &dyn std::fmt::Display| target(restored.record, why);
-        file.settle().map_err(|why| failed(&why))?;
-        if restored.differs {
-            file.verify().map_err(|why| failed(&why))?;
-        }
-        Ok(Some(Made { file, mark }))
-    }
-
-    /// The mark behind a copy.
-    async fn mark_of(&self, restored: &Restored) -> Result<Mark> {
-        let number = restored.record;
-        let mut reader = Reader::new(&self.world);
-        let name = || crate::names::record(number);
-        let Found::Object(object) = reader.object(number, true).await? else {
-            return Err(Error::Missing { number, name: name() });
-        };
-        let header =
-            header_of(&object).map_err(|why| Error::Record { number, name: name(), why })?;
-        // A snapshot names none.
-        let commit = restored.position.commit.max(header.position.commit);
-        let salt = restored.position.salt;
-        let first = match &self.mark {
-            Some(before) if before.salt == salt && before.record > RecordNumber::NONE => {
-                before.first
-            }
-            _ => self.first_of(&mut reader, &header).await?.unwrap_or_else(|| {
-                let before = self.mark.as_ref().map_or(CommitTs(0), |before| before.commit);
-                CommitTs(commit.max(before).0 + 1)
-            }),
-        };
-        Ok(Mark {
-            place: self.settings.place.clone(),
-            chain: header.chain,
-            record: number,
-            salt,
-            first,
-            commit,
-            written_ms: header.written_ms,
-            hash: Hash::of(&object),
-            stream: restored.position.stream,
-            crc: restored.position.crc,
-            counter: 0,
-            until: None,
-            seeding: false,
-        })
-    }
-
-    /// The first commit since the sidecar began in the session of a record, if one of the next records
-    /// has it. Those before may be of another session.
-    async fn first_of(&self, reader: &mut Reader, header: &Header) -> Result<Option<CommitTs>> {
-        let mut number = header.opened.next();
-        for _ in 0..FIRST_RECORDS {
-            if number > header.number {
-                break;
-            }
-            let Found::Object(object) = reader.object(number, true).await? else { break };
-            let Ok(record) = Record::decode(&object) else { break };
-            let first = record.items.iter().find_map(|item| match item {
-                Item::Frames(frames) => Some(frames.first_commit),
-                _ => None,
-            });
-            if first.is_some() {
-                return Ok(first);
-            }
-            number = number.next();
-        }
-        Ok(None)
-    }
-}
-
-/// Whole frames that fit into a commit.
-struct Fitting {
-    bytes: usize,
-    weight: usize,
-    /// The first and the last.
-    commits: (CommitTs, CommitTs),
-}
-
-/// What fits into a commit that weighs so much already. All frames through `until` do.
-fn fitting(frames: &Bytes, from: Lsn, until: Lsn, weight: usize) -> Option<Fitting> {
-    let mut fits = Fitting { bytes: 0, weight: 0, commits: (CommitTs(0), CommitTs(0)) };
-    while fits.bytes < frames.len() {
-        let (length, rows, commit) = frame_at(&frames[fits.bytes..])?;
-        let is_announced = Lsn(from.0 + (fits.bytes + length) as u64) <= until;
-        let heavier = fits.weight + length + rows as usize * NODE_OVERHEAD_BYTES;
-        if weight + heavier > COMMIT_BYTES && weight + fits.weight > 0 && !is_announced {
-            break;
-        }
-        fits.commits = (if fits.bytes == 0 { commit } else { fits.commits.0 }, commit);
-        (fits.bytes, fits.weight) = (fits.bytes + length, heavier);
-    }
-    Some(fits)
-}
-
-/// The order of frames behind a mark. Generations of merges are not known here.
-fn flow_behind(mark: &Mark, segment_bytes: u32) -> Flow {
-    let &Mark { salt, stream, commit, crc, .. } = mark;
-    Flow::new(Position { salt, base: Generation(0), stream, commit, crc }, segment_bytes)
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }
 
 /// The database under its own name, as the library names the files beside it.

@@ -1,0 +1,207 @@
+//! A copy of the newest record, in the place of what the database has (TRAIL-3).
+
+use std::any::Any;
+use std::path::{Path, PathBuf};
+
+use super::mark::Mark;
+use super::{Done, Following, Live, Stuck, TRIES, target};
+use crate::apply::Progress;
+use crate::chain::{Found, Reader};
+use crate::error::{Error, Result};
+use crate::ids::{ChainId, CommitTs, Hash, RecordNumber};
+use crate::library;
+use crate::new_file::NewFile;
+use crate::record::{Header, Item, Record, header_of};
+use crate::restore::{Restored, Stop, restore};
+use crate::world::Patience;
+
+/// Records behind an OPEN in which the first commit is looked for.
+const FIRST_RECORDS: u32 = 8;
+/// Looks for a copy, behind each of which it is tried once more to go on record by record.
+const LOOKS: u32 = 20;
+
+/// A copy of a record.
+pub(super) struct Made {
+    file: Box<NewFile>,
+    mark: Mark,
+}
+
+impl Following {
+    /// Makes the database as it was at the newest record, if that is a later one (TRAIL-3).
+    pub(super) async fn copy(&mut self) -> Result<Done> {
+        let made = match self.made.take() {
+            Some(made) => Some(made),
+            None => self.make().await?,
+        };
+        let Some(made) = made else {
+            self.look_again();
+            return Ok(Done::Waited);
+        };
+        let (mark, number) = (made.mark.clone(), made.mark.record);
+        self.refuse_foreign()?;
+        let before = self.mark.clone().unwrap_or_else(|| mark.clone());
+        self.note(Mark { seeding: true, chain: mark.chain, ..before }, true)?;
+        self.put(made)?;
+        self.note(mark, true)?;
+        self.leave();
+        self.reader = Reader::new(&self.world);
+        self.stuck = None;
+        Ok(Done::Copied(number))
+    }
+
+    /// A program had the name open before this began, and has made a database of its own there.
+    fn refuse_foreign(&self) -> Result<()> {
+        let is_new = self.mark.as_ref().is_some_and(|mark| mark.chain == ChainId::default());
+        let database = &self.settings.database;
+        match std::fs::metadata(database) {
+            Ok(there) if is_new && there.len() > 0 => Err(Error::Replaced(format!(
+                "a program has made {} a database of its own meanwhile",
+                database.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// A record that was damaged or missing may have been read badly.
+    fn look_again(&mut self) {
+        match &mut self.stuck {
+            Some(Stuck::Damaged(looks)) if *looks == LOOKS => self.stuck = None,
+            Some(Stuck::Damaged(looks)) => *looks += 1,
+            _ => {}
+        }
+    }
+
+    /// Gives the database the pages of a copy, or the copy the database's name. What it does not take is
+    /// kept for another try.
+    fn put(&mut self, made: Made) -> Result<()> {
+        let number = made.mark.record;
+        let database = self.settings.database.clone();
+        let Ok(there) = std::fs::symlink_metadata(&database) else {
+            return made.file.publish().map_err(|why| target(number, why));
+        };
+        let put = match there.len() {
+            0 => Live::found(&database, made.file.path()).map_err(|why| target(number, why)),
+            _ => Ok(()),
+        };
+        let put = put.and_then(|()| {
+            let live = self.live()?;
+            live.copy_from(made.file.path()).map_err(|why| target(number, why))
+        });
+        if put.is_err() {
+            self.made = Some(made);
+        }
+        put
+    }
+
+    /// Restores the newest record beside the database; `None` if that is no later one than it has, or what
+    /// led no further would be in the way of that, too.
+    async fn make(&self) -> Result<Option<Made>> {
+        let has = self.mark.as_ref().map_or(RecordNumber::NONE, |mark| mark.record);
+        let world = self.world.with(Patience::Tries(TRIES));
+        let tip = crate::chain::find_tip(&world).await?.ok_or(Error::Empty)?;
+        let header = &tip.record.header;
+        self.refuse_another_chain(header.chain)?;
+        let leads_on = match self.stuck {
+            None | Some(Stuck::Refused) => true,
+            Some(Stuck::Begins | Stuck::Damaged(_)) => header.snapshot > has,
+        };
+        if header.number <= has || !leads_on {
+            return Ok(None);
+        }
+        let database = &self.settings.database;
+        let beside = match std::fs::symlink_metadata(database).is_ok() {
+            true => with_suffix(database, ".copied"),
+            false => database.clone(),
+        };
+        let opener = library::opener().ok_or_else(|| target(has, "out of memory"))?;
+        let file = NewFile::begin(&beside, opener, self.world.random().number() as u32)
+            .map_err(|e| target(has, format!("cannot make {}: {e}", beside.display())))?;
+        let versions = library::versions();
+        let ignored = &mut |_: Progress| {};
+        let (restored, made) =
+            restore(&world, Box::new(file), Stop::Newest, &versions, ignored).await?;
+        let made: Box<dyn Any> = made;
+        let mut file = made.downcast::<NewFile>().map_err(|_| target(has, "another target"))?;
+        let mark = self.mark_of(&restored).await?;
+        self.refuse_another_chain(mark.chain)?;
+        if let Some(before) = &self.mark
+            && before.salt == mark.salt
+            && before.until.is_some_and(|until| until > mark.stream)
+        {
+            return Ok(None);
+        }
+        let failed = |why: &dyn std::fmt::Display| target(restored.record, why);
+        file.settle().map_err(|why| failed(&why))?;
+        if restored.differs {
+            file.verify().map_err(|why| failed(&why))?;
+        }
+        Ok(Some(Made { file, mark }))
+    }
+
+    /// The mark behind a copy.
+    async fn mark_of(&self, restored: &Restored) -> Result<Mark> {
+        let number = restored.record;
+        let mut reader = Reader::new(&self.world);
+        let name = || crate::names::record(number);
+        let Found::Object(object) = reader.object(number, true).await? else {
+            return Err(Error::Missing { number, name: name() });
+        };
+        let header =
+            header_of(&object).map_err(|why| Error::Record { number, name: name(), why })?;
+        // A snapshot names none.
+        let commit = restored.position.commit.max(header.position.commit);
+        let salt = restored.position.salt;
+        let first = match &self.mark {
+            Some(before) if before.salt == salt && before.record > RecordNumber::NONE => {
+                before.first
+            }
+            _ => self.first_of(&mut reader, &header).await?.unwrap_or_else(|| {
+                let before = self.mark.as_ref().map_or(CommitTs(0), |before| before.commit);
+                CommitTs(commit.max(before).0 + 1)
+            }),
+        };
+        Ok(Mark {
+            place: self.settings.place.clone(),
+            chain: header.chain,
+            record: number,
+            salt,
+            first,
+            commit,
+            written_ms: header.written_ms,
+            hash: Hash::of(&object),
+            stream: restored.position.stream,
+            crc: restored.position.crc,
+            counter: 0,
+            until: None,
+            seeding: false,
+        })
+    }
+
+    /// The first commit since the sidecar began in the session of a record, if one of the next records
+    /// has it. Those before may be of another session.
+    async fn first_of(&self, reader: &mut Reader, header: &Header) -> Result<Option<CommitTs>> {
+        let mut number = header.opened.next();
+        for _ in 0..FIRST_RECORDS {
+            if number > header.number {
+                break;
+            }
+            let Found::Object(object) = reader.object(number, true).await? else { break };
+            let Ok(record) = Record::decode(&object) else { break };
+            let first = record.items.iter().find_map(|item| match item {
+                Item::Frames(frames) => Some(frames.first_commit),
+                _ => None,
+            });
+            if first.is_some() {
+                return Ok(first);
+            }
+            number = number.next();
+        }
+        Ok(None)
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
