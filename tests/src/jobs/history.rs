@@ -18,11 +18,15 @@ use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Groups are `0..GROUPS`; every write chooses one.
 const GROUPS: i64 = 12;
+/// How many kinds of operations there are, by their weight, and how many of them only read: the first ones.
+const OPERATIONS: u32 = 22;
+const READS: u32 = 16;
 /// Marks the number of a transaction that empties the table after the one of this number.
 const EMPTYING: u32 = 1 << 31;
 /// Begins an exclusive transaction that changes rows and no schema: it is larger than one on the concurrent path may be.
@@ -301,6 +305,20 @@ pub fn write_final(
     Ok(())
 }
 
+/// Puts one key in a transaction of its own, and returns its ticket.
+pub fn write_one(
+    connection: &Connection,
+    name: TransactionName,
+    file: &mut File,
+) -> anyhow::Result<i64> {
+    let mut run = Run::new(connection, name, 1);
+    connection.execute("BEGIN IMMEDIATE")?;
+    run.put(1, 0)?;
+    run.commit(file)?;
+    run.write_down(file, Status::Committed)?;
+    Ok(connection.integer("SELECT plait_ticket()")?)
+}
+
 /// A look at all keys that takes longer than a transaction: what it finds is from one moment of the time.
 pub struct Look(Transaction);
 
@@ -333,10 +351,10 @@ pub(super) struct Run<'c> {
     /// Whether there is a second file, and whether the next operation is on it.
     has_second: bool,
     in_second: bool,
-    has_registers: bool,
+    pub(super) has_registers: bool,
     writes: u32,
     /// It was rolled back without need.
-    given_up: bool,
+    pub(super) given_up: bool,
     /// Keys written here: the value before the transaction and the row now.
     own: BTreeMap<i64, (Option<i64>, Option<Row>)>,
 }
@@ -358,6 +376,11 @@ impl<'c> Run<'c> {
         }
     }
 
+    /// Whether it has changed anything.
+    pub(super) fn has_written(&self) -> bool {
+        !self.own.is_empty()
+    }
+
     /// The transaction with the net effect of its writes.
     fn finished(&self) -> Transaction {
         let mut transaction = self.transaction.clone();
@@ -377,7 +400,7 @@ impl<'c> Run<'c> {
     }
 
     /// What failed and yet may come stays what was announced before.
-    fn conclude(
+    pub(super) fn conclude(
         &mut self,
         outcome: &Result<(), SqlError>,
         file: &mut File,
@@ -389,7 +412,7 @@ impl<'c> Run<'c> {
         }
     }
 
-    fn perform(
+    pub(super) fn perform(
         &mut self,
         begin: Option<&str>,
         random: &mut StdRng,
@@ -471,29 +494,38 @@ impl<'c> Run<'c> {
         Ok(())
     }
 
-    fn random_operation(&mut self, random: &mut StdRng) -> Result<(), SqlError> {
+    pub(super) fn random_operation(&mut self, random: &mut StdRng) -> Result<(), SqlError> {
+        self.operation(random, 0..OPERATIONS)
+    }
+
+    /// One that changes nothing.
+    pub(super) fn random_read(&mut self, random: &mut StdRng) -> Result<(), SqlError> {
+        self.operation(random, 0..READS)
+    }
+
+    fn operation(&mut self, random: &mut StdRng, kinds: Range<u32>) -> Result<(), SqlError> {
         self.in_second = self.has_second && random.random_bool(0.5);
         let key = random.random_range(1..=self.keys);
         let other = (key + random.random_range(0..6)).min(self.keys);
         let group = random.random_range(0..GROUPS);
         let high_group = group + random.random_range(0..3);
         let descending = random.random_bool(0.5);
-        match random.random_range(0..22) {
+        match random.random_range(kinds) {
             0..=2 => self.point(key),
             3 | 4 => self.range(key, other, descending),
             5 | 6 => self.index_range(group, high_group, descending),
             7 => self.extreme(descending),
             8 => self.nearest(key, descending),
             9 => self.count(),
-            10 | 11 => self.put(key, group),
-            12 | 13 => self.update(key, group),
-            14 => self.delete(key),
-            15 => self.open_range(key, descending),
-            16 => self.nothing_between(key, other),
-            17 => self.several(key, other),
-            18 => self.extreme_group(descending),
-            19 => self.nearest_group(group, descending),
-            20 => self.joined(key),
+            10 => self.open_range(key, descending),
+            11 => self.nothing_between(key, other),
+            12 => self.several(key, other),
+            13 => self.extreme_group(descending),
+            14 => self.nearest_group(group, descending),
+            15 => self.joined(key),
+            READS..18 => self.put(key, group),
+            18 | 19 => self.update(key, group),
+            20 => self.delete(key),
             _ => self.update_groups(group, high_group),
         }
     }
@@ -581,6 +613,10 @@ impl<'c> Run<'c> {
         let rows = self.statement(&sql, &[low, high])?;
         self.saw_keys(low, high, &rows, Seen::Absent);
         Ok(())
+    }
+
+    pub(super) fn range_of_all(&mut self) -> Result<(), SqlError> {
+        self.range(1, self.keys, false)
     }
 
     fn index_range(&mut self, low: i64, high: i64, descending: bool) -> Result<(), SqlError> {

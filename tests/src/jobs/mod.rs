@@ -13,6 +13,7 @@ pub mod process_rules;
 pub mod queue;
 pub mod reader;
 pub mod registers;
+pub mod replica_reader;
 pub mod script;
 pub mod stranger;
 pub mod wholeness;
