@@ -6,6 +6,7 @@
 //! | `PLAIT_STOCK_LIB` | `dist/stock/lib/libsqlite3.so.0` | the same SQLite unspliced: oracle and baseline |
 //! | `PLAIT_CRASH_LIB` | `dist/crash/lib/libsqlite3.so.0` | the library under test with its crash points compiled in |
 //! | `PLAIT_SHELL` | `dist/bin/sqlite3` | the SQLite shell linked to the library under test |
+//! | `PLAIT_REPLICATE` | `bin/plait-replicate` beside the library | the sidecar and the follower of replicas |
 //! | `PLAIT_WORKER` | beside the running program | the `worker` program of this package |
 //!
 //! `PLAIT_STAND_IN=1` puts stock SQLite in WAL mode in the place of the library under test, so that the suites can be
@@ -60,6 +61,12 @@ pub fn crash_library() -> anyhow::Result<PathBuf> {
 /// The SQLite shell on the library under test.
 pub fn shell() -> anyhow::Result<PathBuf> {
     located("PLAIT_SHELL", "dist/bin/sqlite3")
+}
+
+/// `plait-replicate` as it was built with a library.
+pub fn replicate(library: &Path) -> anyhow::Result<PathBuf> {
+    let folder = library.ancestors().nth(2).context("the library lies in no folder `lib`")?;
+    located("PLAIT_REPLICATE", &folder.join("bin/plait-replicate").to_string_lossy())
 }
 
 /// The `worker` program: beside this program, or one folder up from a test binary.

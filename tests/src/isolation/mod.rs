@@ -11,6 +11,7 @@
 //! Readers of a [`replica`] are part of the history; [`follower`] has the processes that make one.
 
 pub mod check;
+pub mod follower;
 pub mod graph;
 pub mod history;
 pub mod replica;

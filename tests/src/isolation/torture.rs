@@ -1,6 +1,7 @@
 //! Random workers on one database, and the check of what they saw.
 
 use super::check::check;
+use super::follower::{Counts, Interference, Replica};
 use super::history::{HistoryFile, read_files};
 use super::trouble::{Trouble, Troublemaker};
 use crate::crash::disk::SmallDisk;
@@ -52,6 +53,8 @@ pub struct Round {
     pub containers: bool,
     /// On a small disk, which is full now and then when there is trouble. Where none can be mounted, on the usual one.
     pub small_disk: bool,
+    /// A replica follows the database, and so many readers of it are part of the history; none when 0.
+    pub readers: u32,
     /// How long the workers run.
     pub time: Duration,
     /// Transactions of each worker at most.
@@ -90,6 +93,7 @@ impl Round {
             trouble: dice.one_in(2),
             containers: false,
             small_disk: false,
+            readers: 0,
             time,
             transactions: 3000,
         }
@@ -114,6 +118,20 @@ impl Round {
         self.two_files = true;
         self.empty_every = 0;
         self.begins.retain(|begin| *begin != Begin::OnPages);
+        self
+    }
+
+    /// The same with a replica that is read. Behind an exclusive transaction the replica stands still until there is a snapshot: in most rounds
+    /// they are left to what makes trouble.
+    #[must_use]
+    pub fn with_follower(mut self) -> Self {
+        let mut dice = Dice::new(self.seed ^ 0x666f_6c6c);
+        self.readers = 1 + u32::try_from(dice.roll(3)).expect("a small number");
+        self.workers = self.workers.min(4);
+        if !dice.one_in(5) {
+            self.empty_every = 0;
+            self.begins.retain(|begin| *begin != Begin::OnPages);
+        }
         self
     }
 
@@ -150,6 +168,9 @@ impl Round {
         }
         let mut tally = Tally::default();
         let (jobs, numbers) = (vec![], vec![]);
+        let said = |error: anyhow::Error| -> ! { panic!("{self:?}: {error:#}") };
+        let replica = (self.readers > 0)
+            .then(|| Replica::begin(self, &fixture).unwrap_or_else(|error| said(error)));
         let mut crew = Crew {
             round: self,
             fixture: &fixture,
@@ -158,20 +179,26 @@ impl Round {
             files,
             jobs,
             numbers,
+            replica,
         };
         let end = Instant::now() + self.time;
         for worker in 1..=self.workers {
             crew.start(worker, self.time);
         }
-        if self.trouble {
-            let troubled = crew.trouble(end, &mut tally);
-            troubled.unwrap_or_else(|error| panic!("{self:?}: {error:#}"));
+        if let Some(replica) = &mut crew.replica {
+            crew.files.extend(replica.start_readers(self.time));
         }
-        let Crew { mut files, jobs, second, .. } = crew;
-        for job in jobs {
-            let done: Done = job.result(self.time + Duration::from_secs(90));
-            tally.transactions += u64::from(done.committed + done.aborted);
-            tally.statements += done.statements;
+        if self.trouble {
+            crew.trouble(end, &mut tally).unwrap_or_else(|error| said(error));
+        }
+        crew.end_jobs(&mut tally);
+        let Crew { mut files, second, replica, .. } = crew;
+        if let Some(replica) = replica {
+            let (counts, more) = replica.end().unwrap_or_else(|error| said(error));
+            tally.replica = counts;
+            tally.statements += counts.seen.statements;
+            tally.transactions += counts.seen.reads;
+            files.extend(more);
         }
         let connection = fixture.open();
         attach_second(&connection, second.as_deref()).expect("it can be attached");
@@ -220,6 +247,8 @@ pub struct Tally {
     pub limits: u64,
     /// Times in which the disk was full.
     pub full_disks: u64,
+    /// Of the replica.
+    pub replica: Counts,
 }
 
 impl std::ops::AddAssign for Tally {
@@ -234,6 +263,7 @@ impl std::ops::AddAssign for Tally {
         self.stops += more.stops;
         self.limits += more.limits;
         self.full_disks += more.full_disks;
+        self.replica += more.replica;
     }
 }
 
@@ -258,6 +288,7 @@ struct Crew<'a> {
     jobs: Vec<Running>,
     /// Of the jobs.
     numbers: Vec<u32>,
+    replica: Option<Replica<'a>>,
 }
 
 impl Crew<'_> {
@@ -307,6 +338,16 @@ impl Crew<'_> {
         let mut next = self.round.workers;
         while Instant::now() < end {
             std::thread::sleep(Duration::from_millis(dice.roll(60) as u64));
+            if let Some(replica) = &mut self.replica {
+                replica.supervise()?;
+                // Where schema changes come faster than snapshots are made, it stands still.
+                std::thread::sleep(Duration::from_millis(dice.roll(500) as u64));
+                if dice.one_in(2) {
+                    let what = Interference::any(&mut dice);
+                    self.interfere(what, &mut maker, &mut next, end, &mut dice, tally)?;
+                    continue;
+                }
+            }
             // No round on a small disk is without one.
             let is_without = self.disk.is_some() && tally.full_disks == 0;
             let any = self.any(&mut dice, self.disk.is_some());
@@ -325,6 +366,50 @@ impl Crew<'_> {
             }
         }
         (tally.troubles, tally.refused) = maker.tally;
+        Ok(())
+    }
+
+    /// Awaits all workers.
+    fn end_jobs(&mut self, tally: &mut Tally) {
+        for job in self.jobs.drain(..) {
+            let done: Done = job.result(self.round.time + Duration::from_secs(90));
+            tally.transactions += u64::from(done.committed + done.aborted);
+            tally.statements += done.statements;
+        }
+        self.numbers.clear();
+    }
+
+    /// Does something to the processes of the replica.
+    fn interfere(
+        &mut self,
+        what: Interference,
+        maker: &mut Troublemaker<'_>,
+        next: &mut u32,
+        end: Instant,
+        dice: &mut Dice,
+        tally: &mut Tally,
+    ) -> anyhow::Result<()> {
+        let count = self.jobs.len();
+        if what == Interference::Session {
+            self.jobs.iter_mut().for_each(Running::stop);
+            self.end_jobs(tally);
+            maker.make(Trouble::Opening, dice)?;
+        }
+        let replica = self.replica.as_mut().expect("there is one");
+        replica.interfere(what, dice)?;
+        if what == Interference::Session {
+            let is_first = dice.one_in(2);
+            if is_first {
+                replica.start_sidecar()?;
+            }
+            for _ in 0..count {
+                *next += 1;
+                self.start(*next, end.saturating_duration_since(Instant::now()));
+            }
+            if !is_first {
+                self.replica.as_mut().expect("there is one").start_sidecar()?;
+            }
+        }
         Ok(())
     }
 

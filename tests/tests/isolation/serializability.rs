@@ -41,6 +41,7 @@ fn contended_round(place: Place, begins: &[Begin]) -> Round {
         trouble: false,
         containers: false,
         small_disk: false,
+        readers: 0,
         time: time_or(Duration::from_secs(2)),
         transactions: 2000,
     }
