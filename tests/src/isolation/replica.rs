@@ -82,7 +82,10 @@ pub fn add_waits(graph: &mut Graph, committed: &[&Transaction]) -> Result<(), St
     for (node, transaction) in committed.iter().enumerate() {
         let Some(name) = transaction.waited_for else { continue };
         let Some(writer) = writers.get(&name) else {
-            return Err(format!("{} waited for {name}, which was never committed", transaction.name));
+            return Err(format!(
+                "{} waited for {name}, which was never committed",
+                transaction.name
+            ));
         };
         graph.add_edge(*writer, node, Reason::Waited, None);
     }

@@ -275,6 +275,9 @@ const LIMITS: [(Limited, u64); 4] = [
     (Limited::FileSize, 512 << 10),
 ];
 
+/// Where a replica is read: the workers write for as long as it is, and leave it the processors it needs to follow.
+const NAP_BESIDE_READERS: Duration = Duration::from_millis(3);
+
 /// What is left free of a disk that is full: nothing, a page, less or more than the log and memory grow by.
 const FREE_BYTES: [u64; 4] = [0, 4096, 64 << 10, 1 << 20];
 
@@ -315,6 +318,7 @@ impl Crew<'_> {
             busy_timeout: round.two_files.then_some(Duration::from_millis(60)),
             has_room: !round.small_disk,
             limits: round.trouble && (round.place == Place::Processes || self.disk.is_some()),
+            nap: if round.readers > 0 { NAP_BESIDE_READERS } else { Duration::ZERO },
             first_number: 1,
             file: path,
         };

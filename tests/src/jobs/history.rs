@@ -118,6 +118,8 @@ pub struct RandomTransactions {
     pub has_room: bool,
     /// Its process meets limits of files and descriptors now and then, which fail what it does.
     pub limits: bool,
+    /// How long to sleep between two transactions, at most.
+    pub nap: Duration,
     /// Number of the first transaction, for a worker that goes on in another process.
     pub first_number: u32,
     /// Where the history is written.
@@ -170,6 +172,9 @@ impl RandomTransactions {
             running.conclude(&outcome, &mut file, status)?;
             done.statements += running.transaction.statements.len() as u64;
             *(if is_committed { &mut done.committed } else { &mut done.aborted }) += 1;
+            if !self.nap.is_zero() {
+                std::thread::sleep(self.nap.mul_f64(random.random()));
+            }
             if self.merge_every > 0 && random.random_range(0..self.merge_every) == 0 {
                 let mode = ["PASSIVE", "TRUNCATE"][random.random_range(0..2)];
                 self.expect(&connection.execute(&format!("PRAGMA wal_checkpoint({mode})")))?;

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 const BEGINS: [&str; 4] = ["BEGIN", "BEGIN CONCURRENT", "BEGIN IMMEDIATE", ""];
 /// Ways to begin on the primary: with a ticket that the replica can tell of (docs/sql.md).
 const BEGINS_ON_PRIMARY: [&str; 3] = ["BEGIN", "BEGIN CONCURRENT", "BEGIN IMMEDIATE"];
+/// So often it writes on the primary, and waits for that: by then the others have read many times.
+const WRITE_ONE_IN: u32 = 16;
 /// Between two looks of one transaction, now and then; a follower commits meanwhile.
 const PAUSE_MS: u64 = 40;
 /// Between two transactions, at most.
@@ -79,7 +81,7 @@ impl ReplicaReader {
                 break;
             }
             let name = TransactionName { worker: self.worker, number };
-            if random.random_range(0..8) == 0 {
+            if random.random_range(0..WRITE_ONE_IN) == 0 {
                 let written = self.write(job, name, &mut random, &mut file);
                 if let Some(ticket) = written.with_context(|| format!("{name} on the primary"))? {
                     let patience = end.saturating_duration_since(Instant::now());
