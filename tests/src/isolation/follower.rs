@@ -8,8 +8,8 @@ use super::history::{HistoryFile, TransactionName};
 use super::torture::Round;
 use crate::differential::dice::Dice;
 use crate::job::{Job, Running, Work};
-use crate::jobs::history::write_one;
-use crate::jobs::replica_reader::{ReplicaReader, Seen, read_all, wait};
+use crate::jobs::looks::{read_all, write_one};
+use crate::jobs::replica_reader::{ReplicaReader, Seen, wait};
 use crate::subject::Fixture;
 use anyhow::{Context as _, bail, ensure};
 use serde::Serialize;
@@ -110,7 +110,7 @@ impl Program {
 
     fn kill(&mut self) -> anyhow::Result<()> {
         self.supervise()?;
-        let mut child = self.child.take().expect("it is started");
+        let child = self.child.as_mut().expect("it is started");
         child.kill()?;
         child.wait()?;
         Ok(())
@@ -119,7 +119,7 @@ impl Program {
     /// Tells it to end, which it has to do with one of these codes.
     fn end(&mut self, codes: &[i32]) -> anyhow::Result<()> {
         self.supervise()?;
-        let mut child = self.child.take().expect("it is started");
+        let child = self.child.as_mut().expect("it is started");
         crate::os::signal(child.id(), libc::SIGTERM)?;
         let begun = Instant::now();
         let status = loop {
@@ -128,10 +128,7 @@ impl Program {
                 None if begun.elapsed() < PATIENCE => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
-                None => {
-                    let _ = child.kill();
-                    bail!("the {} does not end", self.name);
-                }
+                None => bail!("the {} does not end", self.name),
             }
         };
         let is_good = status.code().is_some_and(|code| codes.contains(&code));

@@ -7,9 +7,8 @@ use super::trouble::{Trouble, Troublemaker};
 use crate::crash::disk::SmallDisk;
 use crate::differential::dice::Dice;
 use crate::job::{Ending, Job, Running, Work};
-use crate::jobs::history::{
-    Done, Layout, RandomTransactions, attach_second, write_final, write_initial,
-};
+use crate::jobs::history::{Done, Layout, RandomTransactions, attach_second};
+use crate::jobs::looks::{write_final, write_initial};
 use crate::os::{Limited, monotonic_ns};
 use crate::place::Place;
 use crate::subject::{Begin, Fixture, Subject, Synchronous};
@@ -192,14 +191,8 @@ impl Round {
             crew.trouble(end, &mut tally).unwrap_or_else(|error| said(error));
         }
         crew.end_jobs(&mut tally);
-        let Crew { mut files, second, replica, .. } = crew;
-        if let Some(replica) = replica {
-            let (counts, more) = replica.end().unwrap_or_else(|error| said(error));
-            tally.replica = counts;
-            tally.statements += counts.seen.statements;
-            tally.transactions += counts.seen.reads;
-            files.extend(more);
-        }
+        crew.end_replica(&mut tally).unwrap_or_else(|error| said(error));
+        let Crew { mut files, second, .. } = crew;
         let connection = fixture.open();
         attach_second(&connection, second.as_deref()).expect("it can be attached");
         files.push(HistoryFile::of(fixture.path("final.json")));
@@ -381,6 +374,17 @@ impl Crew<'_> {
             tally.statements += done.statements;
         }
         self.numbers.clear();
+    }
+
+    /// Awaits the readers of the replica, and that it comes to the end.
+    fn end_replica(&mut self, tally: &mut Tally) -> anyhow::Result<()> {
+        let Some(replica) = self.replica.take() else { return Ok(()) };
+        let (counts, more) = replica.end()?;
+        tally.replica = counts;
+        tally.statements += counts.seen.statements;
+        tally.transactions += counts.seen.reads;
+        self.files.extend(more);
+        Ok(())
     }
 
     /// Does something to the processes of the replica.

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Groups are `0..GROUPS`; every write chooses one.
-const GROUPS: i64 = 12;
+pub(super) const GROUPS: i64 = 12;
 /// How many kinds of operations there are, by their weight, and how many of them only read: the first ones.
 const OPERATIONS: u32 = 22;
 const READS: u32 = 16;
@@ -268,84 +268,6 @@ impl RandomTransactions {
     }
 }
 
-/// Writes the initial rows, if there are to be some, as transaction `T0.0` and its history.
-pub fn write_initial(
-    connection: &Connection,
-    keys: i64,
-    empty: bool,
-    has_second: bool,
-    file: &Path,
-) -> anyhow::Result<()> {
-    let mut run = Run::new(connection, TransactionName { worker: 0, number: 0 }, keys);
-    connection.execute("BEGIN IMMEDIATE")?;
-    for second in [false, true].into_iter().take(1 + usize::from(has_second)) {
-        run.in_second = second;
-        for key in (1..=keys).filter(|key| !empty && key % 2 == 0) {
-            run.put(key, key % GROUPS)?;
-        }
-    }
-    connection.execute("COMMIT")?;
-    run.write_down(&mut File::create(file)?, Status::Committed)?;
-    Ok(())
-}
-
-/// Reads all keys as transaction `T0.1` and writes down what is there at the end.
-pub fn write_final(
-    connection: &Connection,
-    keys: i64,
-    has_second: bool,
-    has_registers: bool,
-    file: &Path,
-) -> anyhow::Result<()> {
-    let mut run = Run::new(connection, TransactionName { worker: 0, number: 1 }, keys);
-    for second in [false, true].into_iter().take(1 + usize::from(has_second)) {
-        run.in_second = second;
-        run.range(1, keys, false)?;
-    }
-    if has_registers {
-        run.in_second = false;
-        run.register_rows()?;
-    }
-    run.write_down(&mut File::create(file)?, Status::Committed)?;
-    Ok(())
-}
-
-/// Puts one key in a transaction of its own, and returns its ticket.
-pub fn write_one(
-    connection: &Connection,
-    name: TransactionName,
-    file: &mut File,
-) -> anyhow::Result<i64> {
-    let mut run = Run::new(connection, name, 1);
-    connection.execute("BEGIN IMMEDIATE")?;
-    run.put(1, 0)?;
-    run.commit(file)?;
-    run.write_down(file, Status::Committed)?;
-    Ok(connection.integer("SELECT plait_ticket()")?)
-}
-
-/// A look at all keys that takes longer than a transaction: what it finds is from one moment of the time.
-pub struct Look(Transaction);
-
-impl Look {
-    /// It begins now, by these means.
-    #[must_use]
-    pub fn begin(how: &str, number: u32) -> Self {
-        // 0 and 1 are what a round begins and ends with.
-        let name = TransactionName { worker: 0, number: number + 2 };
-        Self(Transaction { begin: how.to_owned(), ..Transaction::begun_now(name) })
-    }
-
-    /// It ends with what this connection shows.
-    pub fn end(self, connection: &Connection, keys: i64, file: &mut File) -> anyhow::Result<()> {
-        let mut run = Run::new(connection, self.0.name, keys);
-        run.transaction = self.0;
-        run.range(1, keys, false)?;
-        run.write_down(file, Status::Committed)?;
-        Ok(())
-    }
-}
-
 /// One transaction under way: what it saw, and what it wrote itself.
 pub(super) struct Run<'c> {
     pub(super) connection: &'c Connection,
@@ -355,7 +277,7 @@ pub(super) struct Run<'c> {
     pretend: bool,
     /// Whether there is a second file, and whether the next operation is on it.
     has_second: bool,
-    in_second: bool,
+    pub(super) in_second: bool,
     pub(super) has_registers: bool,
     writes: u32,
     /// It was rolled back without need.
@@ -480,7 +402,7 @@ impl<'c> Run<'c> {
         Ok(())
     }
 
-    fn commit(&mut self, file: &mut File) -> Result<(), SqlError> {
+    pub(super) fn commit(&mut self, file: &mut File) -> Result<(), SqlError> {
         self.transaction.commit_ns = monotonic_ns();
         append(file, &self.finished()).expect("the history can be written");
         let mut attempts = 0;
@@ -612,16 +534,12 @@ impl<'c> Run<'c> {
         }
     }
 
-    fn range(&mut self, low: i64, high: i64, descending: bool) -> Result<(), SqlError> {
+    pub(super) fn range(&mut self, low: i64, high: i64, descending: bool) -> Result<(), SqlError> {
         let order = if descending { "DESC" } else { "ASC" };
         let sql = format!("SELECT id, val FROM kv WHERE id BETWEEN ? AND ? ORDER BY id {order}");
         let rows = self.statement(&sql, &[low, high])?;
         self.saw_keys(low, high, &rows, Seen::Absent);
         Ok(())
-    }
-
-    pub(super) fn range_of_all(&mut self) -> Result<(), SqlError> {
-        self.range(1, self.keys, false)
     }
 
     fn index_range(&mut self, low: i64, high: i64, descending: bool) -> Result<(), SqlError> {
@@ -738,7 +656,7 @@ impl<'c> Run<'c> {
         Ok(())
     }
 
-    fn put(&mut self, key: i64, group: i64) -> Result<(), SqlError> {
+    pub(super) fn put(&mut self, key: i64, group: i64) -> Result<(), SqlError> {
         let version = self.next_version();
         let sql = "INSERT INTO kv(id, grp, val) VALUES(?, ?, ?)
                    ON CONFLICT(id) DO UPDATE SET prev=val, val=excluded.val, grp=excluded.grp RETURNING prev";

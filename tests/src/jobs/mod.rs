@@ -7,6 +7,7 @@ pub mod failing_log;
 pub mod history;
 pub mod inherited;
 pub mod ledger;
+pub mod looks;
 pub mod maps;
 pub mod pairs;
 pub mod process_rules;

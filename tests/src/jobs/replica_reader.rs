@@ -4,7 +4,6 @@
 use super::history::Run;
 use crate::isolation::history::{Status, TransactionName};
 use crate::job::{Job, Reporter};
-use crate::os::monotonic_ns;
 use crate::sqlite::{Connection, MISUSE, SqlError};
 use anyhow::Context as _;
 use rand::rngs::StdRng;
@@ -190,28 +189,4 @@ pub fn wait(replica: &Connection, ticket: i64, patience: Duration) -> Result<boo
         Err(error) if error.code == MISUSE => Ok(false),
         answer => Ok(answer? == 1),
     }
-}
-
-/// Reads everything on the replica behind a wait for what another worker has committed.
-///
-/// # Errors
-/// What is read, or written down, fails.
-pub fn read_all(
-    replica: &Connection,
-    (name, waited_for): (TransactionName, TransactionName),
-    (keys, registers): (i64, bool),
-    file: &mut File,
-) -> anyhow::Result<()> {
-    let mut run = Run::new(replica, name, keys);
-    run.transaction.on_replica = true;
-    run.transaction.waited_for = Some(waited_for);
-    replica.execute("BEGIN")?;
-    run.range_of_all()?;
-    if registers {
-        run.register_rows()?;
-    }
-    replica.execute("COMMIT")?;
-    run.transaction.commit_ns = monotonic_ns();
-    run.write_down(file, Status::Committed)?;
-    Ok(())
 }
