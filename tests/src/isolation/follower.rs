@@ -14,6 +14,7 @@ use crate::subject::Fixture;
 use anyhow::{Context as _, bail, ensure};
 use serde::Serialize;
 use std::fs::File;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -26,6 +27,8 @@ const LAST: u32 = READERS - 1;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a reader waits for a commit of its own: a snapshot may be made, and the follower be killed meanwhile.
 const PATIENCE_OF_READERS: Duration = Duration::from_secs(10);
+/// How much of what they say is told, in lines.
+const LINES: usize = 20;
 /// Exit code of whoever wants to be started again.
 const AGAIN: i32 = 1;
 
@@ -84,6 +87,8 @@ impl std::ops::AddAssign for Counts {
 struct Program {
     name: &'static str,
     command: Command,
+    /// What it says.
+    log: PathBuf,
     child: Option<Child>,
 }
 
@@ -104,8 +109,16 @@ impl Program {
         match child.try_wait()? {
             None => Ok(()),
             Some(status) if status.code() == Some(AGAIN) => self.start(),
-            Some(status) => bail!("the {} has ended: {status}", self.name),
+            Some(status) => bail!("the {} has ended: {status}\n{}", self.name, self.said()),
         }
+    }
+
+    /// The end of what it has said.
+    fn said(&self) -> String {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        let last = &lines[lines.len().saturating_sub(LINES)..];
+        last.iter().map(|line| format!("{}: {line}\n", self.name)).collect()
     }
 
     fn kill(&mut self) -> anyhow::Result<()> {
@@ -128,11 +141,13 @@ impl Program {
                 None if begun.elapsed() < PATIENCE => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
-                None => bail!("the {} does not end", self.name),
+                None => bail!("the {} does not end\n{}", self.name, self.said()),
             }
         };
-        let is_good = status.code().is_some_and(|code| codes.contains(&code));
-        ensure!(is_good, "the {} has ended: {status}", self.name);
+        // One that was started just now may not have come to where it hears of signals.
+        let is_young = status.signal() == Some(libc::SIGTERM);
+        let is_good = is_young || status.code().is_some_and(|code| codes.contains(&code));
+        ensure!(is_good, "the {} has ended: {status}\n{}", self.name, self.said());
         Ok(())
     }
 }
@@ -166,10 +181,11 @@ impl<'a> Replica<'a> {
         let (place, replica) = (fixture.path("replica"), replica_of(fixture));
         let made = |name, words: &[&str], database: &PathBuf, interval| {
             let mut command = Command::new(&program);
-            let log = File::options().create(true).append(true).open(fixture.path(name))?;
+            let path = fixture.path(name);
+            let log = File::options().create(true).append(true).open(&path)?;
             command.args(words).arg(&place).arg(database).args(["--interval", interval]);
             command.stdin(std::process::Stdio::null()).stdout(log.try_clone()?).stderr(log);
-            Ok::<_, anyhow::Error>(Program { name, command, child: None })
+            Ok::<_, anyhow::Error>(Program { name, command, log: path, child: None })
         };
         let mut sidecar = made("sidecar", &["run"], &fixture.database(), "30ms")?;
         let mut follower = made("follower", &["follow"], &replica, "20ms")?;
@@ -280,7 +296,9 @@ impl<'a> Replica<'a> {
         let begun = Instant::now();
         while !wait(&replica, ticket, Duration::from_millis(200))? {
             self.supervise()?;
-            ensure!(begun.elapsed() < PATIENCE, "the replica does not come to the end");
+            let said = || format!("{}{}", self.sidecar.said(), self.follower.said());
+            let is_late = begun.elapsed() > PATIENCE;
+            ensure!(!is_late, "the replica does not come to the end\n{}", said());
         }
         read_all(&replica, (read, written), (self.round.keys, self.round.registers), &mut file)?;
         let sound = replica.text("PRAGMA integrity_check")?;

@@ -101,6 +101,7 @@ in_threads_and_processes! {
         assert!(tally.full_disks > 0 || SmallDisk::mount(1).is_none(), "{tally:?}");
     }
 
+    // holds TRAIL-1, REPLICA-2
     /// Of a replica that follows: each of their transactions is a moment of the primary's history, never before an earlier one, and not before a
     /// commit that was waited for.
     fn reads_of_a_replica_are_moments_of_the_history(place) {
