@@ -25,6 +25,8 @@ pub enum Work {
     Script(jobs::script::Script),
     /// Random transactions whose history is written down.
     History(jobs::history::RandomTransactions),
+    /// Random transactions on a replica, in the same history.
+    ReplicaReader(jobs::replica_reader::ReplicaReader),
     /// Commits numbered pairs of rows and reports each acknowledged commit.
     Pairs(jobs::pairs::Pairs),
     /// Transfers between accounts, entered in a book that can be audited.
@@ -104,6 +106,7 @@ impl Job {
         match &self.work {
             Work::Script(work) => work.run(self, reporter),
             Work::History(work) => work.run(self, reporter),
+            Work::ReplicaReader(work) => work.run(self, reporter),
             Work::Pairs(work) => work.run(self, reporter),
             Work::Ledger(work) => work.run(self, reporter),
             Work::Crew(work) => work.run(self, reporter),

@@ -6,6 +6,7 @@
 //! | `PLAIT_STOCK_LIB` | `dist/stock/lib/libsqlite3.so.0` | the same SQLite unspliced: oracle and baseline |
 //! | `PLAIT_CRASH_LIB` | `dist/crash/lib/libsqlite3.so.0` | the library under test with its crash points compiled in |
 //! | `PLAIT_SHELL` | `dist/bin/sqlite3` | the SQLite shell linked to the library under test |
+//! | `PLAIT_REPLICATE` | `bin/plait-replicate` in the folder of the library's `lib`, or in `dist` | the sidecar and the follower of replicas |
 //! | `PLAIT_WORKER` | beside the running program | the `worker` program of this package |
 //!
 //! `PLAIT_STAND_IN=1` puts stock SQLite in WAL mode in the place of the library under test, so that the suites can be
@@ -60,6 +61,15 @@ pub fn crash_library() -> anyhow::Result<PathBuf> {
 /// The SQLite shell on the library under test.
 pub fn shell() -> anyhow::Result<PathBuf> {
     located("PLAIT_SHELL", "dist/bin/sqlite3")
+}
+
+/// `plait-replicate` as it was built with a library, or else without faults and sanitizers.
+pub fn replicate(library: &Path) -> anyhow::Result<PathBuf> {
+    let beside = library.ancestors().nth(2).map(|folder| folder.join("bin/plait-replicate"));
+    match beside.filter(|program| program.exists()) {
+        Some(beside) if std::env::var_os("PLAIT_REPLICATE").is_none() => Ok(beside),
+        _ => located("PLAIT_REPLICATE", "dist/bin/plait-replicate"),
+    }
 }
 
 /// The `worker` program: beside this program, or one folder up from a test binary.

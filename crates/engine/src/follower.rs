@@ -15,8 +15,10 @@ use std::sync::Arc;
 use crate::crash_point;
 use crate::database::Database;
 use crate::error::Result;
+use crate::fault;
 use crate::ids::Lsn;
 use crate::replay::Replay;
+use crate::session::Newest;
 use crate::sync::wait::Wait;
 use crate::txn::{Conn, Sync, WriteMode};
 
@@ -24,6 +26,8 @@ use crate::txn::{Conn, Sync, WriteMode};
 pub struct Follower {
     conn: Conn,
     frames: Replay,
+    /// What the last two commits had, for a planted fault; else empty.
+    before: [Newest; 2],
 }
 
 impl Follower {
@@ -32,7 +36,8 @@ impl Follower {
     /// # Errors
     /// `Full` if the database has no place for a connection.
     pub fn new(db: Arc<Database>, salt: u32, crc: u32) -> Result<Follower> {
-        Ok(Follower { conn: Conn::new(db)?, frames: Replay::behind(salt, crc) })
+        let (conn, frames) = (Conn::new(db)?, Replay::behind(salt, crc));
+        Ok(Follower { conn, frames, before: Default::default() })
     }
 
     /// Takes whole frames that begin at `from`; nothing is committed yet.
@@ -49,7 +54,8 @@ impl Follower {
     /// Those of a commit. What was taken is forgotten: begin a new one where the last commit ended.
     pub fn commit(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         crash_point!("follower.announced");
-        let committed = self.write(wait);
+        let rows = self.frames.drain();
+        let committed = self.write_all(rows, wait);
         if committed.is_err() {
             // Of a transaction that has failed already.
             let _ = self.conn.rollback();
@@ -61,10 +67,27 @@ impl Follower {
         Ok(())
     }
 
-    fn write(&mut self, wait: &mut Wait<'_>) -> Result<()> {
+    fn write_all(&mut self, mut rows: Newest, wait: &mut Wait<'_>) -> Result<()> {
+        if fault::is_planted("follower.halved")
+            && let Some(middle) = rows.keys().nth(rows.len() / 2).cloned()
+        {
+            let second = rows.split_off(&middle);
+            self.write(rows, wait)?;
+            rows = second;
+        }
+        if fault::is_planted("follower.repeated") {
+            let [first, second] = self.before.clone();
+            self.before = [second.clone(), rows.clone()];
+            self.write(first, wait)?;
+            self.write(second, wait)?;
+        }
+        self.write(rows, wait)
+    }
+
+    fn write(&mut self, rows: Newest, wait: &mut Wait<'_>) -> Result<()> {
         self.conn.write_begin(WriteMode::Queued, wait)?;
         self.conn.stay_concurrent();
-        for ((root, key), (is_tombstone, record)) in self.frames.drain() {
+        for ((root, key), (is_tombstone, record)) in rows {
             match is_tombstone {
                 true => self.conn.delete(root, &key, &record)?,
                 false => self.conn.put(root, &key, &record, 0)?,

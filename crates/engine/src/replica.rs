@@ -23,6 +23,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::fault;
 use crate::storage::names::follows_path;
 use crate::storage::side;
 use crate::sync::clock::exact_unix_ms;
@@ -194,7 +195,7 @@ pub fn wait(
                 base.display()
             )));
         }
-        if ticket <= mark.commit {
+        if ticket <= mark.commit || fault::is_planted("replicas.waited_early") {
             return Ok(true);
         }
         let left = until.map_or(nap, |until| until.saturating_duration_since(Instant::now()));

@@ -7,7 +7,7 @@
 //! include/sqlite3.h  sqlite3ext.h  plait.h
 //! bin/plait  plait-replicate  plait-bench  sqlite3
 //! stock/lib/libsqlite3.so.0  stock/bin/sqlite3      same amalgamation and flags, not spliced
-//! crash/lib/libsqlite3.so.0                         with --crash-points
+//! crash/lib/libsqlite3.so.0  crash/bin/plait-replicate   with --crash-points
 //! sanitize/lib/libsqlite3.so.0                      with --sanitizers
 //! amalgamation/plait-sqlite3.c  libplait.a  *.h     with --amalgamation
 //! lib/jdbc/libsqlitejdbc.so  NOTICE                 with --jdbc
@@ -47,7 +47,7 @@ use crate::workspace::Workspace;
 /// What to build.
 #[derive(Clone, Default)]
 pub struct Request {
-    /// Also the library with crash points.
+    /// Also the library with crash points, and `plait-replicate` with them.
     pub crash_points: bool,
     /// Also the library with sanitizers in its C part.
     pub sanitizers: bool,

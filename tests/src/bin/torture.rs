@@ -84,6 +84,9 @@ struct Isolation {
     /// Over two files.
     #[arg(long)]
     two_files: bool,
+    /// A replica follows the database, and its readers are part of the history.
+    #[arg(long, conflicts_with_all = ["two_files", "full_disks", "containers"])]
+    follower: bool,
     /// Seconds of each round.
     #[arg(long, default_value_t = 5.0)]
     round: f64,
@@ -143,7 +146,11 @@ impl Isolation {
             small_disk: self.full_disks,
             ..random
         };
-        if self.two_files { round.over_two_files() } else { round }
+        match (self.two_files, self.follower) {
+            (true, _) => round.over_two_files(),
+            (_, true) => round.with_follower(),
+            _ => round,
+        }
     }
 
     fn run(&self, first: u64, time: Duration) -> (String, Vec<(&'static str, u64)>) {
@@ -164,6 +171,7 @@ impl Isolation {
             (self.containers, "containers"),
             (self.two_files, "two files"),
             (self.full_disks, "full disks"),
+            (self.follower, "follower"),
             (self.short, "short"),
         ];
         let suite = more
@@ -180,7 +188,16 @@ impl Isolation {
             ("limits", all.limits),
             ("full disks", all.full_disks),
         ];
-        (suite, counts.to_vec())
+        let of_replica = [
+            ("reads of the replica", all.replica.seen.reads),
+            ("waits", all.replica.seen.waits),
+            ("waits in vain", all.replica.seen.waits_in_vain),
+            ("followers killed", all.replica.followers_killed),
+            ("sidecars killed", all.replica.sidecars_killed),
+            ("sessions", all.replica.sessions),
+        ];
+        let of_replica = of_replica.into_iter().filter(|_| self.follower);
+        (suite, counts.into_iter().chain(of_replica).collect())
     }
 }
 
@@ -215,6 +232,7 @@ fn main() -> anyhow::Result<()> {
             let short = Isolation { short: true, ..isolation.clone() };
             let containers = Isolation { containers: true, ..in_processes.clone() };
             let full_disks = Isolation { full_disks: true, ..in_processes.clone() };
+            let follower = Isolation { follower: true, ..in_processes.clone() };
             let suites = [
                 Suite::Differential { length: 200, replay: None, show: false, wal: false },
                 Suite::Isolation(isolation),
@@ -223,6 +241,7 @@ fn main() -> anyhow::Result<()> {
                 Suite::Isolation(short),
                 Suite::Isolation(containers),
                 Suite::Isolation(full_disks),
+                Suite::Isolation(follower),
                 Suite::Crash,
                 Suite::Powercut,
                 Suite::Wholeness { show: false },

@@ -5,10 +5,13 @@
 //!
 //! Of two files each has an order of its own, which real time agrees with. A transaction that has changed both stands at one place in both
 //! orders; any other counts as two, one in each file, since who looks at both while a commit is being made may find it in one of them only.
+//!
+//! Of a replica see [`replica`](super::replica).
 
 use super::graph::{Edge, Graph, Reason};
 use super::history::{Operation, Seen, Status, Transaction, Version};
-use super::versions::{Chain, Node, Write};
+use super::replica;
+use super::versions::{Chain, Node, Window, Write};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 
@@ -74,17 +77,22 @@ fn check_decided(history: &[Transaction]) -> Result<Summary, String> {
             graph.add_edge(earlier, later, Reason::WriteWrite, Some(*key));
         }
     }
+    let moments = replica::moments(&committed, &chains);
     for (node, transaction) in committed.iter().enumerate() {
-        add_reads(&mut graph, &chains, node, transaction)
+        add_reads(&mut graph, &chains, node, transaction, moments[node])
             .map_err(|error| format!("{error}\n{}", describe(transaction)))?;
     }
+    replica::add_waits(&mut graph, &committed)?;
     let edges = graph.edge_count();
     for second in [false, true] {
-        let takes_part = |transaction: &&Transaction| {
+        let takes_part = |transaction: &Transaction| {
             transaction.operations.iter().any(|operation| operation.is_on_second() == second)
         };
-        add_real_time(&mut graph, &committed, takes_part);
+        let begins = |later: &Transaction| takes_part(later) && !later.on_replica;
+        add_real_time(&mut graph, &committed, takes_part, begins);
     }
+    let reads_replica = |transaction: &Transaction| transaction.on_replica;
+    add_real_time(&mut graph, &committed, reads_replica, reads_replica);
     if let Some(cycle) = graph.smallest_cycle() {
         return Err(describe_cycle(&cycle, &committed));
     }
@@ -207,8 +215,8 @@ fn add_reads(
     chains: &BTreeMap<i64, Chain>,
     node: Node,
     transaction: &Transaction,
+    during: Window,
 ) -> Result<(), String> {
-    let during = (transaction.start_ns, transaction.end_ns);
     for operation in &transaction.operations {
         let Operation::Read { key, seen } = operation else {
             continue;
@@ -226,18 +234,20 @@ fn add_reads(
     Ok(())
 }
 
-/// Of those that take part, whoever had returned before another began comes first: a chain of time nodes carries that with few edges.
+/// Of those that `ends` takes, whoever had returned before one began that `begins` takes comes first: a chain of time nodes carries that with
+/// few edges.
 fn add_real_time(
     graph: &mut Graph,
     committed: &[&Transaction],
-    takes_part: impl Fn(&&Transaction) -> bool,
+    ends: impl Fn(&Transaction) -> bool,
+    begins: impl Fn(&Transaction) -> bool,
 ) {
-    let known_end = |node: &usize| committed[*node].end_ns != u64::MAX;
-    let part: Vec<Node> =
-        (0..committed.len()).filter(|node| takes_part(&committed[*node])).collect();
-    let mut by_end: Vec<Node> = part.iter().copied().filter(known_end).collect();
+    let known_end = |transaction: &Transaction| transaction.end_ns != u64::MAX;
+    let nodes = 0..committed.len();
+    let ends = |node: &Node| ends(committed[*node]) && known_end(committed[*node]);
+    let mut by_end: Vec<Node> = nodes.clone().filter(ends).collect();
     by_end.sort_by_key(|node| committed[*node].end_ns);
-    let mut by_start = part;
+    let mut by_start: Vec<Node> = nodes.filter(|node| begins(committed[*node])).collect();
     by_start.sort_by_key(|node| committed[*node].start_ns);
     let mut ended = by_end.into_iter().peekable();
     let mut clock: Option<usize> = None;
@@ -307,6 +317,8 @@ mod tests {
             commit_ns: time.0 + 1,
             end_ns: time.1,
             status: Status::Committed,
+            on_replica: false,
+            waited_for: None,
             operations,
             statements: Vec::new(),
         }

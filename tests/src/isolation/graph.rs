@@ -14,6 +14,8 @@ pub enum Reason {
     ReadWrite,
     /// The earlier one had returned before the later one began.
     RealTime,
+    /// The later one, on a replica, began when the earlier one's commit had been waited for there.
+    Waited,
 }
 
 /// An edge as drawn: reason and key (no key for real time).

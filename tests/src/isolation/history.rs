@@ -107,6 +107,12 @@ pub struct Transaction {
     pub end_ns: u64,
     /// How it ended.
     pub status: Status,
+    /// It read a replica: see [`replica`](super::replica).
+    #[serde(default)]
+    pub on_replica: bool,
+    /// On a replica: the transaction whose commit was waited for before it began.
+    #[serde(default)]
+    pub waited_for: Option<TransactionName>,
     /// What it read and wrote.
     pub operations: Vec<Operation>,
     /// The statements, for the report.
@@ -125,6 +131,8 @@ impl Transaction {
             commit_ns: now,
             end_ns: now,
             status: Status::Unknown,
+            on_replica: false,
+            waited_for: None,
             operations: Vec::new(),
             statements: Vec::new(),
         }

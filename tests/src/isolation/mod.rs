@@ -7,10 +7,14 @@
 //! written value is unique, and every write says which value it replaced, so the order of versions needs no guess but
 //! one: which of several absences of a key a reader saw. There the checker takes all that time allows and draws only
 //! the edges that hold for each of them. What it reports is therefore always real.
+//!
+//! Readers of a [`replica`] are part of the history; [`follower`] has the processes that make one.
 
 pub mod check;
+pub mod follower;
 pub mod graph;
 pub mod history;
+pub mod replica;
 pub mod torture;
 pub mod trouble;
 pub mod versions;

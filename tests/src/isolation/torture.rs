@@ -1,14 +1,14 @@
 //! Random workers on one database, and the check of what they saw.
 
 use super::check::check;
+use super::follower::{Counts, Interference, Replica};
 use super::history::{HistoryFile, read_files};
 use super::trouble::{Trouble, Troublemaker};
 use crate::crash::disk::SmallDisk;
 use crate::differential::dice::Dice;
 use crate::job::{Ending, Job, Running, Work};
-use crate::jobs::history::{
-    Done, Layout, RandomTransactions, attach_second, write_final, write_initial,
-};
+use crate::jobs::history::{Done, Layout, RandomTransactions, attach_second};
+use crate::jobs::looks::{write_final, write_initial};
 use crate::os::{Limited, monotonic_ns};
 use crate::place::Place;
 use crate::subject::{Begin, Fixture, Subject, Synchronous};
@@ -52,6 +52,8 @@ pub struct Round {
     pub containers: bool,
     /// On a small disk, which is full now and then when there is trouble. Where none can be mounted, on the usual one.
     pub small_disk: bool,
+    /// A replica follows the database, and so many readers of it are part of the history; none when 0.
+    pub readers: u32,
     /// How long the workers run.
     pub time: Duration,
     /// Transactions of each worker at most.
@@ -90,6 +92,7 @@ impl Round {
             trouble: dice.one_in(2),
             containers: false,
             small_disk: false,
+            readers: 0,
             time,
             transactions: 3000,
         }
@@ -114,6 +117,20 @@ impl Round {
         self.two_files = true;
         self.empty_every = 0;
         self.begins.retain(|begin| *begin != Begin::OnPages);
+        self
+    }
+
+    /// The same with a replica that is read. Behind an exclusive transaction the replica stands still until there is a snapshot: in most rounds
+    /// they are left to what makes trouble.
+    #[must_use]
+    pub fn with_follower(mut self) -> Self {
+        let mut dice = Dice::new(self.seed ^ 0x666f_6c6c);
+        self.readers = 1 + u32::try_from(dice.roll(3)).expect("a small number");
+        self.workers = self.workers.min(4);
+        if !dice.one_in(5) {
+            self.empty_every = 0;
+            self.begins.retain(|begin| *begin != Begin::OnPages);
+        }
         self
     }
 
@@ -150,6 +167,9 @@ impl Round {
         }
         let mut tally = Tally::default();
         let (jobs, numbers) = (vec![], vec![]);
+        let said = |error: anyhow::Error| -> ! { panic!("{self:?}: {error:#}") };
+        let replica = (self.readers > 0)
+            .then(|| Replica::begin(self, &fixture).unwrap_or_else(|error| said(error)));
         let mut crew = Crew {
             round: self,
             fixture: &fixture,
@@ -158,21 +178,21 @@ impl Round {
             files,
             jobs,
             numbers,
+            replica,
         };
         let end = Instant::now() + self.time;
         for worker in 1..=self.workers {
             crew.start(worker, self.time);
         }
+        if let Some(replica) = &mut crew.replica {
+            crew.files.extend(replica.start_readers(self.time));
+        }
         if self.trouble {
-            let troubled = crew.trouble(end, &mut tally);
-            troubled.unwrap_or_else(|error| panic!("{self:?}: {error:#}"));
+            crew.trouble(end, &mut tally).unwrap_or_else(|error| said(error));
         }
-        let Crew { mut files, jobs, second, .. } = crew;
-        for job in jobs {
-            let done: Done = job.result(self.time + Duration::from_secs(90));
-            tally.transactions += u64::from(done.committed + done.aborted);
-            tally.statements += done.statements;
-        }
+        crew.end_jobs(&mut tally);
+        crew.end_replica(&mut tally).unwrap_or_else(|error| said(error));
+        let Crew { mut files, second, .. } = crew;
         let connection = fixture.open();
         attach_second(&connection, second.as_deref()).expect("it can be attached");
         files.push(HistoryFile::of(fixture.path("final.json")));
@@ -220,6 +240,8 @@ pub struct Tally {
     pub limits: u64,
     /// Times in which the disk was full.
     pub full_disks: u64,
+    /// Of the replica.
+    pub replica: Counts,
 }
 
 impl std::ops::AddAssign for Tally {
@@ -234,6 +256,7 @@ impl std::ops::AddAssign for Tally {
         self.stops += more.stops;
         self.limits += more.limits;
         self.full_disks += more.full_disks;
+        self.replica += more.replica;
     }
 }
 
@@ -244,6 +267,9 @@ const LIMITS: [(Limited, u64); 4] = [
     (Limited::FileSize, 4096),
     (Limited::FileSize, 512 << 10),
 ];
+
+/// Where a replica is read: the workers write for as long as it is, and leave it the processors it needs to follow.
+const NAP_BESIDE_READERS: Duration = Duration::from_millis(3);
 
 /// What is left free of a disk that is full: nothing, a page, less or more than the log and memory grow by.
 const FREE_BYTES: [u64; 4] = [0, 4096, 64 << 10, 1 << 20];
@@ -258,6 +284,7 @@ struct Crew<'a> {
     jobs: Vec<Running>,
     /// Of the jobs.
     numbers: Vec<u32>,
+    replica: Option<Replica<'a>>,
 }
 
 impl Crew<'_> {
@@ -284,6 +311,7 @@ impl Crew<'_> {
             busy_timeout: round.two_files.then_some(Duration::from_millis(60)),
             has_room: !round.small_disk,
             limits: round.trouble && (round.place == Place::Processes || self.disk.is_some()),
+            nap: if round.readers > 0 { NAP_BESIDE_READERS } else { Duration::ZERO },
             first_number: 1,
             file: path,
         };
@@ -307,6 +335,16 @@ impl Crew<'_> {
         let mut next = self.round.workers;
         while Instant::now() < end {
             std::thread::sleep(Duration::from_millis(dice.roll(60) as u64));
+            if let Some(replica) = &mut self.replica {
+                replica.supervise()?;
+                // Where schema changes come faster than snapshots are made, it stands still.
+                std::thread::sleep(Duration::from_millis(dice.roll(500) as u64));
+                if dice.one_in(2) {
+                    let what = Interference::any(&mut dice);
+                    self.interfere(what, &mut maker, &mut next, end, &mut dice, tally)?;
+                    continue;
+                }
+            }
             // No round on a small disk is without one.
             let is_without = self.disk.is_some() && tally.full_disks == 0;
             let any = self.any(&mut dice, self.disk.is_some());
@@ -325,6 +363,61 @@ impl Crew<'_> {
             }
         }
         (tally.troubles, tally.refused) = maker.tally;
+        Ok(())
+    }
+
+    /// Awaits all workers.
+    fn end_jobs(&mut self, tally: &mut Tally) {
+        for job in self.jobs.drain(..) {
+            let done: Done = job.result(self.round.time + Duration::from_secs(90));
+            tally.transactions += u64::from(done.committed + done.aborted);
+            tally.statements += done.statements;
+        }
+        self.numbers.clear();
+    }
+
+    /// Awaits the readers of the replica, and that it comes to the end.
+    fn end_replica(&mut self, tally: &mut Tally) -> anyhow::Result<()> {
+        let Some(replica) = self.replica.take() else { return Ok(()) };
+        let (counts, more) = replica.end()?;
+        tally.replica = counts;
+        tally.statements += counts.seen.statements;
+        tally.transactions += counts.seen.reads;
+        self.files.extend(more);
+        Ok(())
+    }
+
+    /// Does something to the processes of the replica.
+    fn interfere(
+        &mut self,
+        what: Interference,
+        maker: &mut Troublemaker<'_>,
+        next: &mut u32,
+        end: Instant,
+        dice: &mut Dice,
+        tally: &mut Tally,
+    ) -> anyhow::Result<()> {
+        let count = self.jobs.len();
+        if what == Interference::Session {
+            self.jobs.iter_mut().for_each(Running::stop);
+            self.end_jobs(tally);
+            maker.make(Trouble::Opening, dice)?;
+        }
+        let replica = self.replica.as_mut().expect("there is one");
+        replica.interfere(what, dice)?;
+        if what == Interference::Session {
+            let is_first = dice.one_in(2);
+            if is_first {
+                replica.start_sidecar()?;
+            }
+            for _ in 0..count {
+                *next += 1;
+                self.start(*next, end.saturating_duration_since(Instant::now()));
+            }
+            if !is_first {
+                self.replica.as_mut().expect("there is one").start_sidecar()?;
+            }
+        }
         Ok(())
     }
 

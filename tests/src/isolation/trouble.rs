@@ -4,7 +4,7 @@
 //! to fit into it as any other does. All of it may be told that the database is busy, and nothing else, unless the disk is full.
 
 use crate::differential::dice::Dice;
-use crate::jobs::history::Look;
+use crate::jobs::looks::Look;
 use crate::sqlite::{Connection, SqlError};
 use crate::subject::{Fixture, Subject};
 use anyhow::{Context as _, ensure};

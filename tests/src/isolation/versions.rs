@@ -120,6 +120,16 @@ impl Chain {
         })
     }
 
+    /// When this value was written, and when it was replaced, if it was and that can be told.
+    #[must_use]
+    pub fn stood(&self, version: Version) -> Option<(Window, Option<Window>)> {
+        let is_it = |state: &State| state.row.is_some_and(|row| row.version == version);
+        let at = self.states.iter().position(is_it)?;
+        let next = self.states.get(at + 1);
+        let next = next.filter(|next| !self.lives_in_doubt || next.life == self.states[at].life);
+        Some((self.windows[at], next.map(|_| self.windows[at + 1])))
+    }
+
     /// What a transaction that ran in `during` and saw `seen` must come after and before.
     pub fn neighbours(
         &self,

@@ -18,11 +18,15 @@ use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Groups are `0..GROUPS`; every write chooses one.
-const GROUPS: i64 = 12;
+pub(super) const GROUPS: i64 = 12;
+/// How many kinds of operations there are, by their weight, and how many of them only read: the first ones.
+const OPERATIONS: u32 = 22;
+const READS: u32 = 16;
 /// Marks the number of a transaction that empties the table after the one of this number.
 const EMPTYING: u32 = 1 << 31;
 /// Begins an exclusive transaction that changes rows and no schema: it is larger than one on the concurrent path may be.
@@ -114,6 +118,8 @@ pub struct RandomTransactions {
     pub has_room: bool,
     /// Its process meets limits of files and descriptors now and then, which fail what it does.
     pub limits: bool,
+    /// How long to sleep between two transactions, at most.
+    pub nap: Duration,
     /// Number of the first transaction, for a worker that goes on in another process.
     pub first_number: u32,
     /// Where the history is written.
@@ -166,6 +172,9 @@ impl RandomTransactions {
             running.conclude(&outcome, &mut file, status)?;
             done.statements += running.transaction.statements.len() as u64;
             *(if is_committed { &mut done.committed } else { &mut done.aborted }) += 1;
+            if !self.nap.is_zero() {
+                std::thread::sleep(self.nap.mul_f64(random.random()));
+            }
             if self.merge_every > 0 && random.random_range(0..self.merge_every) == 0 {
                 let mode = ["PASSIVE", "TRUNCATE"][random.random_range(0..2)];
                 self.expect(&connection.execute(&format!("PRAGMA wal_checkpoint({mode})")))?;
@@ -259,70 +268,6 @@ impl RandomTransactions {
     }
 }
 
-/// Writes the initial rows, if there are to be some, as transaction `T0.0` and its history.
-pub fn write_initial(
-    connection: &Connection,
-    keys: i64,
-    empty: bool,
-    has_second: bool,
-    file: &Path,
-) -> anyhow::Result<()> {
-    let mut run = Run::new(connection, TransactionName { worker: 0, number: 0 }, keys);
-    connection.execute("BEGIN IMMEDIATE")?;
-    for second in [false, true].into_iter().take(1 + usize::from(has_second)) {
-        run.in_second = second;
-        for key in (1..=keys).filter(|key| !empty && key % 2 == 0) {
-            run.put(key, key % GROUPS)?;
-        }
-    }
-    connection.execute("COMMIT")?;
-    run.write_down(&mut File::create(file)?, Status::Committed)?;
-    Ok(())
-}
-
-/// Reads all keys as transaction `T0.1` and writes down what is there at the end.
-pub fn write_final(
-    connection: &Connection,
-    keys: i64,
-    has_second: bool,
-    has_registers: bool,
-    file: &Path,
-) -> anyhow::Result<()> {
-    let mut run = Run::new(connection, TransactionName { worker: 0, number: 1 }, keys);
-    for second in [false, true].into_iter().take(1 + usize::from(has_second)) {
-        run.in_second = second;
-        run.range(1, keys, false)?;
-    }
-    if has_registers {
-        run.in_second = false;
-        run.register_rows()?;
-    }
-    run.write_down(&mut File::create(file)?, Status::Committed)?;
-    Ok(())
-}
-
-/// A look at all keys that takes longer than a transaction: what it finds is from one moment of the time.
-pub struct Look(Transaction);
-
-impl Look {
-    /// It begins now, by these means.
-    #[must_use]
-    pub fn begin(how: &str, number: u32) -> Self {
-        // 0 and 1 are what a round begins and ends with.
-        let name = TransactionName { worker: 0, number: number + 2 };
-        Self(Transaction { begin: how.to_owned(), ..Transaction::begun_now(name) })
-    }
-
-    /// It ends with what this connection shows.
-    pub fn end(self, connection: &Connection, keys: i64, file: &mut File) -> anyhow::Result<()> {
-        let mut run = Run::new(connection, self.0.name, keys);
-        run.transaction = self.0;
-        run.range(1, keys, false)?;
-        run.write_down(file, Status::Committed)?;
-        Ok(())
-    }
-}
-
 /// One transaction under way: what it saw, and what it wrote itself.
 pub(super) struct Run<'c> {
     pub(super) connection: &'c Connection,
@@ -332,11 +277,11 @@ pub(super) struct Run<'c> {
     pretend: bool,
     /// Whether there is a second file, and whether the next operation is on it.
     has_second: bool,
-    in_second: bool,
-    has_registers: bool,
+    pub(super) in_second: bool,
+    pub(super) has_registers: bool,
     writes: u32,
     /// It was rolled back without need.
-    given_up: bool,
+    pub(super) given_up: bool,
     /// Keys written here: the value before the transaction and the row now.
     own: BTreeMap<i64, (Option<i64>, Option<Row>)>,
 }
@@ -358,6 +303,11 @@ impl<'c> Run<'c> {
         }
     }
 
+    /// Whether it has changed anything.
+    pub(super) fn has_written(&self) -> bool {
+        !self.own.is_empty()
+    }
+
     /// The transaction with the net effect of its writes.
     fn finished(&self) -> Transaction {
         let mut transaction = self.transaction.clone();
@@ -377,7 +327,7 @@ impl<'c> Run<'c> {
     }
 
     /// What failed and yet may come stays what was announced before.
-    fn conclude(
+    pub(super) fn conclude(
         &mut self,
         outcome: &Result<(), SqlError>,
         file: &mut File,
@@ -389,7 +339,7 @@ impl<'c> Run<'c> {
         }
     }
 
-    fn perform(
+    pub(super) fn perform(
         &mut self,
         begin: Option<&str>,
         random: &mut StdRng,
@@ -452,7 +402,7 @@ impl<'c> Run<'c> {
         Ok(())
     }
 
-    fn commit(&mut self, file: &mut File) -> Result<(), SqlError> {
+    pub(super) fn commit(&mut self, file: &mut File) -> Result<(), SqlError> {
         self.transaction.commit_ns = monotonic_ns();
         append(file, &self.finished()).expect("the history can be written");
         let mut attempts = 0;
@@ -471,29 +421,38 @@ impl<'c> Run<'c> {
         Ok(())
     }
 
-    fn random_operation(&mut self, random: &mut StdRng) -> Result<(), SqlError> {
+    pub(super) fn random_operation(&mut self, random: &mut StdRng) -> Result<(), SqlError> {
+        self.operation(random, 0..OPERATIONS)
+    }
+
+    /// One that changes nothing.
+    pub(super) fn random_read(&mut self, random: &mut StdRng) -> Result<(), SqlError> {
+        self.operation(random, 0..READS)
+    }
+
+    fn operation(&mut self, random: &mut StdRng, kinds: Range<u32>) -> Result<(), SqlError> {
         self.in_second = self.has_second && random.random_bool(0.5);
         let key = random.random_range(1..=self.keys);
         let other = (key + random.random_range(0..6)).min(self.keys);
         let group = random.random_range(0..GROUPS);
         let high_group = group + random.random_range(0..3);
         let descending = random.random_bool(0.5);
-        match random.random_range(0..22) {
+        match random.random_range(kinds) {
             0..=2 => self.point(key),
             3 | 4 => self.range(key, other, descending),
             5 | 6 => self.index_range(group, high_group, descending),
             7 => self.extreme(descending),
             8 => self.nearest(key, descending),
             9 => self.count(),
-            10 | 11 => self.put(key, group),
-            12 | 13 => self.update(key, group),
-            14 => self.delete(key),
-            15 => self.open_range(key, descending),
-            16 => self.nothing_between(key, other),
-            17 => self.several(key, other),
-            18 => self.extreme_group(descending),
-            19 => self.nearest_group(group, descending),
-            20 => self.joined(key),
+            10 => self.open_range(key, descending),
+            11 => self.nothing_between(key, other),
+            12 => self.several(key, other),
+            13 => self.extreme_group(descending),
+            14 => self.nearest_group(group, descending),
+            15 => self.joined(key),
+            READS..18 => self.put(key, group),
+            18 | 19 => self.update(key, group),
+            20 => self.delete(key),
             _ => self.update_groups(group, high_group),
         }
     }
@@ -575,7 +534,7 @@ impl<'c> Run<'c> {
         }
     }
 
-    fn range(&mut self, low: i64, high: i64, descending: bool) -> Result<(), SqlError> {
+    pub(super) fn range(&mut self, low: i64, high: i64, descending: bool) -> Result<(), SqlError> {
         let order = if descending { "DESC" } else { "ASC" };
         let sql = format!("SELECT id, val FROM kv WHERE id BETWEEN ? AND ? ORDER BY id {order}");
         let rows = self.statement(&sql, &[low, high])?;
@@ -697,7 +656,7 @@ impl<'c> Run<'c> {
         Ok(())
     }
 
-    fn put(&mut self, key: i64, group: i64) -> Result<(), SqlError> {
+    pub(super) fn put(&mut self, key: i64, group: i64) -> Result<(), SqlError> {
         let version = self.next_version();
         let sql = "INSERT INTO kv(id, grp, val) VALUES(?, ?, ?)
                    ON CONFLICT(id) DO UPDATE SET prev=val, val=excluded.val, grp=excluded.grp RETURNING prev";

@@ -57,6 +57,15 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// One or all of them.
+    pub(super) fn register_read(&mut self, random: &mut StdRng) -> Result<(), SqlError> {
+        let map = self.map()?;
+        match random.random_range(0..3) {
+            0 => self.get_all(&map),
+            _ => self.get(&map, random.random_range(1..=COUNT)).map(drop),
+        }
+    }
+
     /// Inside a transaction.
     pub(super) fn register_operation(&mut self, random: &mut StdRng) -> Result<(), SqlError> {
         let map = self.map()?;

@@ -41,6 +41,7 @@ fn contended_round(place: Place, begins: &[Begin]) -> Round {
         trouble: false,
         containers: false,
         small_disk: false,
+        readers: 0,
         time: time_or(Duration::from_secs(2)),
         transactions: 2000,
     }
@@ -98,6 +99,32 @@ in_threads_and_processes! {
         let tally = round.run(&Subject::plait());
         assert!(tally.committed > 20, "{tally:?}");
         assert!(tally.full_disks > 0 || SmallDisk::mount(1).is_none(), "{tally:?}");
+    }
+
+    // holds TRAIL-1, REPLICA-2
+    /// Of a replica that follows: each of their transactions is a moment of the primary's history, never before an earlier one, and not before a
+    /// commit that was waited for.
+    fn reads_of_a_replica_are_moments_of_the_history(place) {
+        if real_plait("replicas").is_none() {
+            return;
+        }
+        let begins = [Begin::Concurrent, Begin::Deferred, Begin::Immediate];
+        let contended = contended_round(place, &begins);
+        let tally = Round { readers: 3, registers: true, ..contended }.run(&Subject::plait());
+        assert!(tally.replica.seen.reads > 20 && tally.replica.seen.waits > 0, "{tally:?}");
+    }
+
+    /// Its follower and its sidecar are killed and stopped, the primary has other sessions and schemas.
+    fn reads_of_a_replica_beside_everything_else_are_moments_of_the_history(place) {
+        if real_plait("replicas").is_none() {
+            return;
+        }
+        let begins = [Begin::Concurrent, Begin::Deferred, Begin::Immediate];
+        let contended = contended_round(place, &begins);
+        let time = contended.time.max(Duration::from_secs(4));
+        let round = Round { readers: 2, registers: true, trouble: true, time, ..contended };
+        let tally = round.run(&Subject::plait());
+        assert!(tally.replica.seen.reads > 20 && tally.replica.followers_killed > 0, "{tally:?}");
     }
 
     fn calls_of_the_key_value_api_are_as_on_registers(place) {
@@ -181,4 +208,22 @@ fn a_read_that_misses_an_acknowledged_commit_is_caught() {
 fn a_call_that_misses_an_acknowledged_one_is_caught() {
     let suite = "calls_of_the_key_value_api_are_as_on_registers::in_processes";
     must_be_reported("readers.lag", suite, NOT_IN_REAL_TIME);
+}
+
+/// A test over a replica.
+const WITH_REPLICA: &str = "reads_of_a_replica_are_moments_of_the_history::in_threads";
+
+#[test]
+fn a_replica_that_shows_half_of_a_commit_is_caught() {
+    must_be_reported("follower.halved", WITH_REPLICA, REPORTS);
+}
+
+#[test]
+fn a_replica_that_goes_back_is_caught() {
+    must_be_reported("follower.repeated", WITH_REPLICA, REPORTS);
+}
+
+#[test]
+fn a_wait_on_a_replica_that_returns_too_early_is_caught() {
+    must_be_reported("replicas.waited_early", WITH_REPLICA, &["--Waited", "at that time"]);
 }

@@ -46,13 +46,16 @@ pub fn build_for_linking(context: &Context) -> Result<()> {
     install::file(&own, &include, "plait.h")
 }
 
-/// Builds the library that dies at named steps when told to.
+/// Builds the library that dies at named steps when told to, and `plait-replicate` with the same steps.
 pub fn build_with_crash_points(context: &Context) -> Result<()> {
     let cache = context.cache.join("crash");
-    let shared = shared(context, &["--features", "crash-points"], &cache)?;
-    let lib = context.out.join("crash/lib");
+    let what = ["--package", "plait-replicate", "--features", "crash-points"];
+    let shared = shared(context, &what, &cache)?;
+    let crash = context.out.join("crash");
+    let lib = crash.join("lib");
     install::file(&shared, &lib, exports::SONAME)?;
-    install::link(exports::SONAME, &lib, "libsqlite3.so")
+    install::link(exports::SONAME, &lib, "libsqlite3.so")?;
+    install::file(&context.made().join("plait-replicate"), &crash.join("bin"), "plait-replicate")
 }
 
 /// Faults of memory and undefined behaviour. SQLite reads numbers where they stand, aligned or not.
