@@ -13,6 +13,9 @@
 //!   that has ended. So who starts behind a crash reaches U by his first commit, or copies the database
 //!   anew: readers are never shown less than they have seen.
 //! - NOTED-2 A database has its mark before it has its name.
+//! - NOTED-3 A database says in its file that it is a replica before it has its name (`csrc/follows.c`
+//!   has the bytes), and one that follows from before that was said does as soon as its follower has
+//!   joined: SQLite without Plait does not write it.
 
 use std::fs::File;
 use std::io::{self, Write as _};

@@ -416,6 +416,7 @@ impl Following {
             let _ = std::fs::remove_file(&made);
             copied?;
         } else {
+            file.make_read_only().map_err(|why| failed(&why))?;
             file.publish().map_err(|why| failed(&why))?;
         }
         self.note(mark, true)?;
