@@ -77,7 +77,7 @@ pub fn enable(args: &EnableArgs) -> Result<u8> {
         anstream::println!("{} is in concurrent mode already", args.file.display());
         return Ok(failure::OK);
     }
-    follows::refuse(&before.path, &args.file)?;
+    follows::refuse(&before.path, before.header, &args.file)?;
     if matches!(before.outlook(), Outlook::Mixes { .. }) {
         refuse_if_broken(&before, &args.file)?;
     }
@@ -172,7 +172,7 @@ pub fn disable(args: &DisableArgs) -> Result<u8> {
             format!("unset {JOURNAL_MODE} and run the command again"),
         ));
     }
-    follows::refuse(&before.path, &args.file)?;
+    follows::refuse(&before.path, before.header, &args.file)?;
     refuse_if_broken(&before, &args.file)?;
     if before.is_in_use() {
         return Err(Failure::new(

@@ -10,26 +10,32 @@ use plait_engine::sync::clock::exact_unix_ms;
 use serde_json::{Value as Json, json};
 
 use crate::failure::{Failure, Result, quoted};
+use crate::inspect::base::Header;
 use crate::quantity::{age, count};
 
 /// What is known of a replica from outside.
 pub struct Replica {
     /// What the mark says, or why it says nothing.
     pub mark: Result<Mark, String>,
+    /// Its file says that it is one, and no mark lies beside it.
+    pub is_copy: bool,
     /// A follower has the lock.
     pub is_running: bool,
 }
 
 impl Replica {
-    /// The replica at `path`; `None` if the database there is none.
-    pub fn of(path: &Path) -> Option<Replica> {
-        if !replica::is_marked(path) {
-            return None;
-        }
-        let mark = replica::read(path).map_err(|e| e.to_string()).transpose()?;
-        let is_running = side::open(&follows_lock_path(path), false)
-            .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)));
-        Some(Replica { mark, is_running })
+    /// The replica at `path`, whose file begins with `header`; `None` if the database there is none.
+    pub fn of(path: &Path, header: Header) -> Option<Replica> {
+        let mark = match replica::is_marked(path) {
+            true => replica::read(path).map_err(|e| e.to_string()).transpose(),
+            false => None,
+        };
+        let Some(mark) = mark else {
+            let why = "a copy of a replica, without the mark of its follower".to_owned();
+            let copy = Replica { mark: Err(why), is_copy: true, is_running: false };
+            return header.is_resting_replica().then_some(copy);
+        };
+        Some(Replica { mark, is_copy: false, is_running: is_running(path) })
     }
 
     /// What people are told of it.
@@ -44,6 +50,10 @@ impl Replica {
     pub fn amiss(&self, shown: &Path) -> Option<(&'static str, String)> {
         let shown = quoted(shown);
         match &self.mark {
+            Err(_) if self.is_copy => Some((
+                "nobody can write it",
+                format!("`plait promote {shown}`, which makes it a database of its own"),
+            )),
             Err(_) => Some((
                 "nobody can write it, or tell how far it is",
                 format!("start its follower, or `plait promote {shown}`"),
@@ -87,10 +97,11 @@ fn lag_ms(mark: &Mark) -> u64 {
 }
 
 /// Fails if the database at `path` is a replica: the command would write it.
-pub fn refuse(path: &Path, shown: &Path) -> Result<()> {
-    let Some(replica) = Replica::of(path) else { return Ok(()) };
+pub fn refuse(path: &Path, header: Header, shown: &Path) -> Result<()> {
+    let Some(replica) = Replica::of(path, header) else { return Ok(()) };
     let why = match replica.mark {
         Ok(mark) => format!("{} follows {}", shown.display(), mark.place),
+        Err(why) if replica.is_copy => format!("{} is {why}", shown.display()),
         Err(why) => why,
     };
     Err(Failure::new(why, format!("write on the primary, or `plait promote {}`", quoted(shown))))
@@ -98,10 +109,12 @@ pub fn refuse(path: &Path, shown: &Path) -> Result<()> {
 
 /// Fails if the follower of the database at `path` runs.
 pub fn refuse_running(path: &Path, shown: &Path) -> Result<()> {
-    match Replica::of(path) {
-        Some(replica) if replica.is_running => Err(runs(shown)),
-        _ => Ok(()),
-    }
+    if replica::is_marked(path) && is_running(path) { Err(runs(shown)) } else { Ok(()) }
+}
+
+fn is_running(path: &Path) -> bool {
+    side::open(&follows_lock_path(path), false)
+        .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// Takes the lock of the follower of a replica, which must not run.

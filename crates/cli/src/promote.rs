@@ -1,8 +1,11 @@
 //! `plait promote`: a replica becomes a database of its own.
 //!
-//! The mark is removed while this process has the lock of the follower, so that none begins meanwhile.
+//! While this process has the lock of the follower, so that none begins meanwhile, it removes the mark, and then makes the file one that SQLite
+//! without Plait may write, too. Killed between, it leaves what a copy of a replica without its mark is: nobody writes that, and a second
+//! `plait promote` ends the work (`csrc/follows.c`, FOLLOWS-5).
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use plait_engine::replica;
@@ -13,6 +16,7 @@ use plait_engine::storage::os::OsStorage;
 use crate::console::{GOOD, NOTICE, styled};
 use crate::failure::{self, Failure, Result, quoted};
 use crate::follows;
+use crate::inspect::Inspection;
 
 /// Arguments of `plait promote`.
 #[derive(Args, Debug)]
@@ -22,7 +26,7 @@ pub struct PromoteArgs {
     file: PathBuf,
 }
 
-/// Removes the mark.
+/// Removes the mark, and has the file say so.
 pub fn run(args: &PromoteArgs) -> Result<u8> {
     let shown = args.file.display();
     let path = args.file.canonicalize().map_err(|e| Failure::io("open", &args.file, &e))?;
@@ -32,20 +36,25 @@ pub fn run(args: &PromoteArgs) -> Result<u8> {
             format!("`plait status {}` tells what it is", quoted(&args.file)),
         )
     };
-    if !replica::is_marked(&path) {
+    if !replica::is_marked(&path) && !is_copy(&path, &args.file)? {
         return Err(none());
     }
     let lock = follows::lock(&path, &args.file)?;
     let was = match replica::read(&path) {
+        Ok(None) if is_copy(&path, &args.file)? => "it was a copy of a replica".to_owned(),
         Ok(None) => return Err(none()),
         Ok(Some(mark)) => {
             format!("it followed {}, and was {}", mark.place, follows::reached(&mark))
         }
         Err(e) => format!("how far it was is not known: {e}"),
     };
-    let mark = follows_path(&path);
-    std::fs::remove_file(&mark).map_err(|e| Failure::io("remove", &mark, &e))?;
-    OsStorage.sync_dir_of(&mark).map_err(|e| Failure::io("sync the folder of", &mark, &e))?;
+    remove_mark(&path)?;
+    plait_sqlite::heed_mark(&path).map_err(|why| {
+        Failure::new(
+            format!("{shown} follows nothing any more, and still cannot be written: {why}"),
+            format!("run `plait promote {}` again", quoted(&args.file)),
+        )
+    })?;
     // Nobody looks for it without the mark.
     let _ = std::fs::remove_file(follows_lock_path(&path));
     drop(lock);
@@ -59,4 +68,20 @@ pub fn run(args: &PromoteArgs) -> Result<u8> {
         )
     );
     Ok(failure::OK)
+}
+
+/// The file says that it is a replica at rest.
+fn is_copy(path: &Path, shown: &Path) -> Result<bool> {
+    let state = Inspection::as_it_moves(shown)?;
+    Ok(follows::Replica::of(path, state.header).is_some_and(|replica| replica.is_copy))
+}
+
+/// Durably, if there is one.
+fn remove_mark(path: &Path) -> Result<()> {
+    let mark = follows_path(path);
+    match std::fs::remove_file(&mark) {
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(Failure::io("remove", &mark, &e)),
+        _ => {}
+    }
+    OsStorage.sync_dir_of(&mark).map_err(|e| Failure::io("sync the folder of", &mark, &e))
 }

@@ -271,7 +271,7 @@ fn accept_base(args: &RecoverArgs, state: &Inspection) -> Result<u8> {
     if state.base.is_empty() {
         return Err(empty(args));
     }
-    follows::refuse(&state.path, &args.file)?;
+    follows::refuse(&state.path, state.header, &args.file)?;
     users::refuse_any(&state.path)?;
     let is_saved_by_opening = matches!(state.outlook(), Outlook::GoesOn | Outlook::Restores(_))
         && state.memory.as_ref().is_some_and(|m| m.has_unmerged(state.header.generation));
@@ -330,7 +330,7 @@ fn accept_file(args: &RecoverArgs, state: &Inspection, why: &str) -> Result<u8> 
             ),
         ));
     }
-    follows::refuse(&state.path, &args.file)?;
+    follows::refuse(&state.path, state.header, &args.file)?;
     users::refuse_any(&state.path)?;
     if !args.yes {
         confirm(&format!(

@@ -3,7 +3,7 @@
 mod plait;
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use plait::Scene;
 
@@ -160,4 +160,79 @@ fn promoted_it_can_be_written_and_not_while_its_follower_runs() {
     scene.plait(&["promote"]).failed().says(&["follows no primary"]);
     let status = scene.plait(&["status"]).done();
     assert!(!status.out.contains("follows"), "{status:?}");
+}
+
+/// A replica that has come to rest with its mark.
+fn at_rest() -> Option<Scene> {
+    let scene = Scene::concurrent()?;
+    let mut shell = scene.shell();
+    shell.run("BEGIN CONCURRENT; INSERT INTO t(n) VALUES(5); COMMIT;");
+    mark(&scene, &whole());
+    shell.close();
+    assert_eq!(versions(&scene.beside("")), [3, 2]);
+    Some(scene)
+}
+
+fn versions(path: &Path) -> [u8; 2] {
+    std::fs::read(path).unwrap()[18..20].try_into().unwrap()
+}
+
+const COPY: &str = "a copy of a replica, without the mark of its follower";
+
+#[test]
+fn at_rest_sqlite_reads_it_and_promoted_writes_it() {
+    let Some(scene) = at_rest() else { return };
+    scene.plait(&["check"]).done().says(&[
+        "bytes 18 and 19 are 3 and 2",
+        "at rest, and read-only for other SQLite libraries",
+        STANDS,
+        "no damage found, 1 note",
+    ]);
+    scene.plait(&["status"]).done().says(&[STANDS]);
+    scene.plait(&["recover"]).done();
+    assert_eq!(versions(&scene.beside("")), [3, 2]);
+    assert_ne!(scene.stock("INSERT INTO t(n) VALUES(7)").says(&["readonly"]).code, 0);
+    assert!(!scene.stock("SELECT count(*) FROM t").done().out.is_empty());
+    scene.plait(&["promote"]).done().says(&["it followed s3://bucket/app"]);
+    assert_eq!(versions(&scene.beside("")), [2, 2]);
+    scene.stock("INSERT INTO t(n) VALUES(7)").done();
+    scene.ours("INSERT INTO t(n) VALUES(7)").done();
+}
+
+#[test]
+fn a_promotion_beside_programs_that_read_lets_all_write_when_these_have_closed() {
+    let Some(scene) = at_rest() else { return };
+    let mut reader = scene.shell();
+    reader.run("SELECT * FROM plait_status;");
+    scene.plait(&["promote"]).done();
+    scene.ours("INSERT INTO t(n) VALUES(7)").done();
+    reader.close();
+    assert_eq!(versions(&scene.beside("")), [2, 2]);
+    scene.stock("INSERT INTO t(n) VALUES(8)").done();
+}
+
+#[test]
+fn a_copy_without_the_mark_is_told_of_and_promoted() {
+    let Some(scene) = at_rest() else { return };
+    // As a promotion that was killed leaves it.
+    std::fs::remove_file(scene.beside("-plait-follows")).unwrap();
+    for command in ["status", "check", "doctor"] {
+        scene.plait(&[command]).done().says(&[COPY, "nobody can write it"]);
+    }
+    scene.plait(&["doctor"]).done().says(&["plait promote"]);
+    scene.plait(&["disable"]).failed().says(&[COPY, "plait promote"]);
+    assert_ne!(scene.ours("INSERT INTO t(n) VALUES(7)").says(&[COPY, "plait promote"]).code, 0);
+    let dest = backup(&scene);
+    assert_eq!(versions(&dest), [2, 2]);
+    scene.ours_on(&dest, "INSERT INTO t(n) VALUES(7)").done();
+    let copied = scene.folder().join("copied.db");
+    std::fs::copy(scene.beside(""), &copied).unwrap();
+    scene.plait(&["promote"]).done().says(&["it was a copy of a replica"]);
+    scene.ours("INSERT INTO t(n) VALUES(7)").done();
+    scene.plait(&["promote"]).failed().says(&["follows no primary"]);
+    // As a backup it is put in place as what can be written.
+    let mut restore = plait::command(&["restore"]);
+    plait::finish(restore.arg(&copied).arg(scene.beside(""))).done();
+    assert_eq!(versions(&scene.beside("")), [2, 2]);
+    scene.stock("INSERT INTO t(n) VALUES(7)").done();
 }

@@ -30,7 +30,8 @@ pub const FIRST_BYTES: usize = 100;
 /// The fields of page 1 that identify a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstPage {
-    /// Bytes 18 and 19, for writers and readers: 2 in WAL mode, 3 under the fence.
+    /// Bytes 18 and 19, for writers and readers: 2 in WAL mode, 3 under the fence, 3 and 2 of a
+    /// replica at rest.
     pub versions: [u8; 2],
     /// Commits that changed page 1.
     pub changes: u32,

@@ -57,15 +57,22 @@ pub struct Mark {
     pub written_ms: u64,
 }
 
-/// Returns true if the mark lies beside the database, or it cannot be found out. One system call.
-pub fn is_marked(base: &Path) -> bool {
+/// Returns whether the mark lies beside the database; `None` if it cannot be found out. One system
+/// call.
+pub fn look(base: &Path) -> Option<bool> {
     match symlink_metadata(follows_path(base)) {
-        Ok(_) => true,
+        Ok(_) => Some(true),
         // A name that is too long has no mark.
-        Err(e) => {
-            !matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG))
-        }
+        Err(e) => match e.raw_os_error() {
+            Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG) => Some(false),
+            _ => None,
+        },
     }
+}
+
+/// Returns true if the mark lies beside the database, or it cannot be found out.
+pub fn is_marked(base: &Path) -> bool {
+    look(base).unwrap_or(true)
 }
 
 /// Reads the mark beside the database; `None` if there is none.
@@ -123,11 +130,18 @@ fn parse(bytes: &[u8]) -> Result<Mark, &'static str> {
     if mark.place.is_empty() || !has_record { Err(DAMAGED) } else { Ok(mark) }
 }
 
-/// Returns why the database can only be read, and what to do.
-pub fn refusal(base: &Path) -> String {
+/// Returns why the database can only be read, and what to do. `rests`: its page 1 has said that
+/// it is a replica at rest.
+pub fn refusal(base: &Path, rests: bool) -> String {
     let name = base.display();
     let why = match read(base) {
         Ok(Some(mark)) => format!("{name} follows {}", mark.place),
+        Ok(None) if rests => {
+            return format!(
+                "{name} is a copy of a replica, without the mark of its follower: `plait promote \
+                 {name}` makes it a database of its own; if that was done, open it again"
+            );
+        }
         Ok(None) => {
             return format!(
                 "{name} followed a primary when this connection opened it: open it again"

@@ -258,6 +258,16 @@ static int plStaysStock(Btree *p, int wrflag, int bBusy){
   return plReadsOnly(p) || plUnsuitable(p)!=0 || plAlone(p, wrflag, bBusy) || plMayNotJoin(p);
 }
 
+/* A transaction is open. Fails, and ends it, if the handle is to write a replica, or the file does not
+** go with what lies beside it. */
+static int plLookBeside(Btree *p, int wrflag){
+  if( plFoundReplica(p) && wrflag ){
+    plBaseEnd(p);
+    return plRefuseReplica(p);
+  }
+  return plLookOnce(p);
+}
+
 /* A handle that wants the file for itself (PRAGMA locking_mode=exclusive) finds it fenced, by
 ** members of a session that live or were killed. It joins the session, without its locks, which
 ** would shut out the hidden connection too, and leaves: if it was the only member the file is then
@@ -274,7 +284,7 @@ static SQLITE_NOINLINE PL_COLD int plBeginForItself(Btree *p, int wrflag, int *p
     if( rc==SQLITE_OK ) plDetach(p);
     pPager->exclusiveMode = PAGER_LOCKINGMODE_EXCLUSIVE;
     if( rc==SQLITE_OK ) rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
-    if( rc || !plMarked(p->pBt) || !plFenced(p->pBt) ) return rc ? rc : plLookOnce(p);
+    if( rc || !plMarked(p->pBt) || !plFenced(p->pBt) ) return rc ? rc : plLookBeside(p, wrflag);
     plBaseEnd(p);
   }while( sqlite3InvokeBusyHandler(&p->db->busyHandler) );
   plForgetWal(p);
@@ -310,7 +320,7 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
       plBaseEnd(p);
       return rc;
     }
-    rcFits = plLookOnce(p);
+    rcFits = plLookBeside(p, wrflag);
     if( rcFits ) return rcFits;
     if( plStaysStock(p, wrflag, 1) ){
       plBaseEnd(p);
@@ -321,7 +331,7 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
       return plMarked(p->pBt) || plIsSuspect(p) ? plFirstTouch(p, wrflag, pSchemaVersion, rc) : SQLITE_OK;
     }
   }else{
-    rcFits = plLookOnce(p);
+    rcFits = plLookBeside(p, wrflag);
     if( rcFits ) return rcFits;
     if( plStaysStock(p, wrflag, 0) ) return rc;
   }

@@ -608,9 +608,8 @@ static int plTellIndex(Wal *pWal){
 ** saying that the base is fenced. First comes the note, by which the file without a fence is known
 ** to be the right one. A WAL-index that was removed keeps no process off: then the fence stays. */
 static int plLowerFence(Pager *pPager){
-  static const u8 aVersion[2] = {2, 2};
   Wal *pWal = pPager->pWal;
-  u8 a[PL_FIRST_BYTES];
+  u8 a[PL_FIRST_BYTES], aVersion[2];
   int rc = walBusyLock(pWal, pPager->xBusyHandler, pPager->pBusyHandlerArg, WAL_CKPT_LOCK, 1);
   if( rc ) return rc;
   if( walIndexHdr(pWal)->mxFrame!=0 ){
@@ -622,6 +621,8 @@ static int plLowerFence(Pager *pPager){
   ){
     AtomicStore(&PL_LOWERED(pWal), plNote(a));
     sqlite3MemoryBarrier();
+    aVersion[0] = plWriteVersion(pPager);
+    aVersion[1] = 2;
     rc = sqlite3OsWrite(pPager->fd, aVersion, sizeof(aVersion), 18);
   }
   walUnlockExclusive(pWal, WAL_CKPT_LOCK, 1);

@@ -125,6 +125,7 @@ static int plWholeJournal(Btree *p);
 #include "fork.c"
 #include "base.c"
 #include "opener.c"
+#include "heed.c"
 #include "pages.c"
 #include "sql.c"
 #include "convert.c"

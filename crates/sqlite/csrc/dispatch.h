@@ -221,9 +221,10 @@ struct PlFacade {
 };
 
 /* What page 1 says of the mode. PL_MARKED: the file is in concurrent mode. PL_FENCED: committed
-** rows may be outside the base. */
+** rows may be outside the base. PL_RESTING_REPLICA: only a follower writes it (follows.c). */
 #define PL_MARKED(a) ((a)[19]>=2 && get4byte(&(a)[72])!=0)
 #define PL_FENCED(a) ((a)[18]==3 && (a)[19]==3 && get4byte(&(a)[72])!=0)
+#define PL_RESTING_REPLICA(a) ((a)[18]==3 && (a)[19]==2 && get4byte(&(a)[72])!=0)
 /* Attach.c: like PL_FENCED, and true under a lowered fence for a handle that has the WAL open. */
 static int plFenced(BtShared *pBt);
 

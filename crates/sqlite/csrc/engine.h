@@ -58,7 +58,7 @@ typedef struct PlTouched {
 /* What the header of the base says of the mode. */
 typedef struct PlHeader {
   uint8_t  marked;        /* bytes 72..75 are not zero: concurrent mode */
-  uint8_t  fenced;        /* bytes 18 and 19 are 3 */
+  uint8_t  fenced;        /* bytes 18 and 19 are 3; else, when stamped: as at rest, see follows.c */
   uint8_t  empty;         /* the file has no pages yet */
   uint8_t  textEncoding;  /* 1 utf8, 2 utf16le, 3 utf16be, 0 not set yet */
   /* Fenced, but the database file itself does not say so; set by the hidden connection alone. */
@@ -109,7 +109,7 @@ typedef struct PlBaseOps {
   void (*xWaitAtMost)(void *pBase, int ms);
   /* Sets bytes 18 and 19 of the database file itself to 3, on disk. */
   int  (*xRaiseFence)(void *pBase);
-  /* Sets them to 2, in the file alone; SQLITE_BUSY unless the WAL is empty. */
+  /* Sets them to what they are at rest, in the file alone; SQLITE_BUSY unless the WAL is empty. */
   int  (*xLowerFence)(void *pBase);
   /* Brings them to the disk, of a base at rest. */
   int  (*xSyncLowered)(void *pBase);
@@ -205,6 +205,10 @@ int  pl_shim_accept_base(const char *zPath, char **pzErr);
 /* The shim's own table, for programs that are linked with it; 0 if SQLite cannot begin. Defined in
 ** opener.c. */
 const PlBaseOps *pl_shim_base_ops(void);
+/* Makes bytes 18 and 19 of a base at rest what the mark beside it says, on disk when it returns; a
+** fenced base is left alone, but for a lowered fence. For who has made or removed the mark (FOLLOWS-5
+** in follows.c). *pzErr is for sqlite3_free(). Defined in heed.c. */
+int  pl_shim_heed_mark(const char *zPath, char **pzErr);
 /* Disable: like pl_exclusive_begin, but SQLITE_BUSY when others are attached; none can join until
 ** pl_disabled. Then the shim stamps an unmarked header on the stock path and, whether that worked
 ** or not, calls pl_disabled, which removes the side files and frees conn. */
@@ -241,10 +245,12 @@ typedef struct PlWait {
 } PlWait;
 
 /* ---- replicas (replica.rs) ------------------------------------------------- */
-/* SQLITE_OK: a mark says that the database at zPath is a replica. SQLITE_DONE: there is none. */
+/* SQLITE_OK: a mark says that the database at zPath is a replica. SQLITE_DONE: there is none.
+** SQLITE_CANTOPEN: it cannot be found out. */
 int  pl_is_replica(const char *zPath);
-/* Why a replica is not written, for pl_free(); 0 if that cannot be said. */
-char *pl_replica_refusal(const char *zPath);
+/* Why a replica is not written, for pl_free(); 0 if that cannot be said. bRests: its page 1 has
+** said that it is one at rest. */
+char *pl_replica_refusal(const char *zPath, int bRests);
 /* When the primary wrote what the replica has. SQLITE_DONE: it is none. */
 int  pl_replica_time(const char *zPath, int64_t *pMs, char **pzErr);
 /* The ticket of the newest commit of the primary that the replica has. */

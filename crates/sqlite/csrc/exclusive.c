@@ -139,7 +139,8 @@ static int plStamp(Btree *p, const PlHeader *pHdr){
   int rc = sqlite3PagerWrite(pPage1->pDbPage);
   if( rc==SQLITE_OK ){
     u8 *a = pPage1->aData;
-    a[18] = a[19] = pHdr->fenced ? 3 : 2;
+    a[18] = pHdr->fenced ? 3 : pHdr->marked ? plWriteVersion(p->pBt->pPager) : 2;
+    a[19] = pHdr->fenced ? 3 : 2;
     put4byte(&a[72], pHdr->marked ? pHdr->salt : 0);
     put4byte(&a[76], pHdr->marked ? pHdr->generation : 0);
     if( p->pBt->pPager->pWal ){

@@ -1,10 +1,30 @@
 /*
 ** follows.c - the database of a replica can only be read: a mark beside it says that it follows a
-** primary (replica.rs, docs/format.md).
+** primary (replica.rs, docs/format.md), and at rest so do bytes 18 and 19 of its page 1.
 **
 ** A handle looks for the mark once, when it is opened: one system call. From then on it answers as
 ** one of a file that may not be written (BTS_READ_ONLY), and its first write says why. Only the
 ** follower's own connection is let through (FOLLOWS-3).
+**
+** SQLite without us knows no mark. It knows bytes 18 and 19, the versions for writers and readers:
+** a file with 3 and 2 it reads, and does not write. So these tell of a replica what lies beside it:
+**
+**   page 1, bytes 18 19 | the mark  | what it is            | stock SQLite | a handle of ours
+**   2 2                 | none      | a database at rest    | writes       | writes
+**   3 2                 | there     | a replica at rest     | reads        | reads
+**   3 2                 | none      | a copy of one, or a   | reads        | reads; the refusal
+**                       |           | promotion was cut off |              | names `plait promote`
+**   2 2                 | there     | a replica that was    | writes       | reads
+**                       |           | never at rest since   |              |
+**                       |           | its follower began    |              |
+**   3 3                 | either    | fenced                | refuses      | by the mark alone
+**
+**   2 2 -> 3 2   pl_shim_heed_mark(), when the follower begins; a restored file has it before it has
+**                its name (plait-replicate)
+**   3 2 -> 3 3   the fence is raised, as over any file
+**   3 3 -> 3 2   the fence comes down, or is lowered, beside the mark (plWriteVersion())
+**   3 3 -> 2 2   the same without a mark
+**   3 2 -> 2 2   pl_shim_heed_mark(), when `plait promote` has removed the mark
 **
 ** Invariants
 **  - FOLLOWS-1 No handle that was opened beside a mark begins a write transaction. Statements,
@@ -14,23 +34,57 @@
 **    sqlite3BtreeBeginTrans().
 **  - FOLLOWS-2 What is no write of the user is not refused. Merges and the fence belong to hidden
 **    connections (PL_OPEN_BASE), and recovery and the last close to the pager, which may write. So
-**    in a session the handle is a member as any other (plReadsOnly()).
+**    in a session the handle is a member as any other (plReadsOnly()). Nor does lockBtree() take
+**    3 2 for a file that it may not write.
 **  - FOLLOWS-3 A program is let through by pl_shim_allow_replica_writes() alone, for one connection:
 **    a function of Rust programs that are linked with this library, which it does not export.
+**  - FOLLOWS-4 Nobody but a follower writes a file with 3 2: stock SQLite refuses by itself, and a
+**    handle of ours that finds those bytes as a transaction begins is from then on as one that was
+**    opened beside a mark (plFoundReplica()). A handle that was a member before, because it was
+**    opened before the mark came, goes on.
+**  - FOLLOWS-5 A base comes to rest with what the mark says. Who brings it there looks for the mark
+**    with the WAL's write lock, or to lower the fence with the checkpoint lock. Who makes or removes
+**    the mark calls pl_shim_heed_mark() behind that, which takes the same locks: of the two the later
+**    one has seen the mark as it is.
+**  - FOLLOWS-6 A file of which it cannot be found out whether a mark is beside it comes to rest with
+**    2 2: nobody is locked out of a database that is none's replica.
 */
+
+/* Btree.ePlFollows */
+#define PLO_NONE     0
+#define PLO_FOLLOWER 1   /* this handle writes it, be it a replica or not */
+#define PLO_MARKED   2   /* a mark lay beside it when this handle was opened: it can only be read */
+#define PLO_RESTING  3   /* its page 1 has said that it can only be read */
 
 /* True if this handle can only read, since its file is a replica. */
 static SQLITE_INLINE int plFollows(Btree *p){
-  return PL_UNLIKELY(p->bPlFollows!=0);
+  return PL_UNLIKELY(p->ePlFollows>=PLO_MARKED);
+}
+
+static void plOnlyReads(Btree *p, u8 eWhy){
+  p->ePlFollows = eWhy;
+  p->pBt->btsFlags |= BTS_READ_ONLY;
+}
+
+/* Byte 18 of a concurrent base at rest. */
+static u8 plWriteVersion(Pager *pPager){
+  return pl_is_replica(sqlite3PagerFilename(pPager, 0))==SQLITE_OK ? 3 : 2;
+}
+
+/* A transaction is open. True if the handle can only read since that is a replica,
+** though perhaps no mark lay beside it when the handle was opened. */
+static int plFoundReplica(Btree *p){
+  if( p->ePlFollows==PLO_NONE && PL_RESTING_REPLICA(p->pBt->pPage1->aData) ) plOnlyReads(p, PLO_RESTING);
+  return plFollows(p);
 }
 
 SQLITE_PRIVATE int sqlite3BtreeOpen(sqlite3_vfs *pVfs, const char *zName, sqlite3 *db, Btree **ppBtree, int flags, int vfsFlags){
   int rc = sqlite3StockBtreeOpen(pVfs, zName, db, ppBtree, flags, vfsFlags);
   Btree *p = rc==SQLITE_OK ? *ppBtree : 0;
   if( p==0 || zName==0 || zName[0]==0 || (db->openFlags & PL_OPEN_BASE) ) return rc;
-  if( sqlite3PagerFilename(p->pBt->pPager, 1)[0]==0 || pl_is_replica(sqlite3PagerFilename(p->pBt->pPager, 0))!=SQLITE_OK ) return rc;
-  p->bPlFollows = 1;
-  p->pBt->btsFlags |= BTS_READ_ONLY;
+  if( sqlite3PagerFilename(p->pBt->pPager, 1)[0]==0 ) return rc;
+  /* What cannot be found out is not written. */
+  if( pl_is_replica(sqlite3PagerFilename(p->pBt->pPager, 0))!=SQLITE_DONE ) plOnlyReads(p, PLO_MARKED);
   return rc;
 }
 
@@ -39,16 +93,16 @@ SQLITE_PRIVATE int sqlite3BtreeOpen(sqlite3_vfs *pVfs, const char *zName, sqlite
 void pl_shim_allow_replica_writes(sqlite3 *db){
   Btree *p = db->aDb[0].pBt;
   sqlite3_mutex_enter(db->mutex);
-  if( p && p->bPlFollows ){
-    p->bPlFollows = 0;
-    if( !sqlite3PagerIsreadonly(p->pBt->pPager) ) p->pBt->btsFlags &= ~BTS_READ_ONLY;
+  if( p ){
+    if( plFollows(p) && !sqlite3PagerIsreadonly(p->pBt->pPager) ) p->pBt->btsFlags &= ~BTS_READ_ONLY;
+    p->ePlFollows = PLO_FOLLOWER;
   }
   sqlite3_mutex_leave(db->mutex);
 }
 
 /* Why a replica is not written, for sqlite3_free(). */
 static char *plWhyReplica(Btree *p){
-  char *zWhy = pl_replica_refusal(sqlite3PagerFilename(p->pBt->pPager, 0));
+  char *zWhy = pl_replica_refusal(sqlite3PagerFilename(p->pBt->pPager, 0), p->ePlFollows==PLO_RESTING);
   char *zText = sqlite3_mprintf("%s", zWhy ? zWhy : "attempt to write a replica");
   pl_free(zWhy);
   return zText;

@@ -5,7 +5,7 @@ pub mod key;
 
 use plait_engine::base::BaseOpener;
 
-pub use ffi::replica::allow_replica_writes;
+pub use ffi::replica::{allow_replica_writes, heed_mark};
 
 /// Opens hidden connections to bases, for programs that are linked with this library; `None` if
 /// SQLite cannot begin. Nobody else has such a base: there is no session over it.

@@ -220,7 +220,7 @@ fn what_a_killed_writer_has_left_is_recovered_and_the_last_one_to_close_merges()
         assert!(!fixture.side_file(suffix).exists(), "{suffix} is left");
     }
     let bytes = std::fs::read(&database).expect("it is read");
-    assert_eq!(&bytes[18..20], [2, 2], "it is at rest");
+    assert_eq!(&bytes[18..20], [3, 2], "it is at rest, and a replica");
     let stock = Subject::stock().open(&database).expect("it is a plain file");
     assert_eq!(integer(&stock, COUNT), 3);
 }

@@ -28,7 +28,7 @@ pub fn lines(state: &Inspection, astray: &[Astray]) -> Vec<Line> {
 
 /// A replica, which can only be read.
 fn replica(state: &Inspection) -> Option<Line> {
-    let replica = Replica::of(&state.path)?;
+    let replica = Replica::of(&state.path, state.header)?;
     let said = replica.said();
     Some(match replica.amiss(&state.path) {
         None => Line::fact(REPLICA, said),
@@ -66,13 +66,19 @@ fn mode(state: &Inspection) -> Line {
     let text = match (h.is_concurrent(), h.is_fenced()) {
         (true, fenced) => format!(
             "concurrent, {}: {versions}, salt {:08x}, merged through generation {}",
-            if fenced { "fenced against other SQLite libraries" } else { "at rest" },
+            match fenced {
+                true => "fenced against other SQLite libraries",
+                false if h.is_resting_replica() => {
+                    "at rest, and read-only for other SQLite libraries"
+                }
+                false => "at rest",
+            },
             h.salt,
             h.generation
         ),
         (false, _) => format!("{}: {versions}, salt {:08x}", h.mode(), h.salt),
     };
-    if h.write_version > 2 && !h.is_fenced() {
+    if h.write_version > 2 && !h.is_fenced() && !h.is_resting_replica() {
         return Line::new(
             "mode",
             Verdict::Damage,

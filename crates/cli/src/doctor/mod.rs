@@ -91,7 +91,7 @@ fn of_files(state: &Inspection, shown: &Path) -> Vec<Finding> {
             ("WAL", _) => format!(
                 "plait restore BACKUP {shown}, if a copy was put in the place of the file; nothing, if file and WAL were brought here together"
             ),
-            (state::REPLICA, _) => Replica::of(&state.path)
+            (state::REPLICA, _) => Replica::of(&state.path, state.header)
                 .and_then(|replica| replica.amiss(&state.path))
                 .map_or_else(String::new, |(_, advice)| advice),
             ("mode", Verdict::Damage) => format!("plait restore BACKUP {shown}"),

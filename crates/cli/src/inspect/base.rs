@@ -66,6 +66,11 @@ impl Header {
         self.write_version == 3 && self.read_version == 3
     }
 
+    /// A replica at rest: SQLite without Plait reads the file, and does not write it.
+    pub fn is_resting_replica(self) -> bool {
+        self.write_version == 3 && self.read_version == 2 && self.is_concurrent()
+    }
+
     /// The file is in concurrent mode.
     pub fn is_concurrent(self) -> bool {
         self.read_version >= 2 && self.salt != 0

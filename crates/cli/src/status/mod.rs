@@ -98,7 +98,7 @@ fn look(file: &Path) -> Result<Look> {
         _ => None,
     };
     let openers = if session.is_none() { openers_of(&outside.path) } else { Vec::new() };
-    let replica = Replica::of(&outside.path);
+    let replica = Replica::of(&outside.path, outside.header);
     Ok(Look { outside, session, openers, replica, at: Instant::now() })
 }
 

@@ -47,7 +47,7 @@ fn what_is_no_mark_is_an_error_and_not_a_missing_one() {
         let (_dir, base) = beside(text);
         let said = read(&base).expect_err(text).to_string();
         assert!(said.contains("replica.db-plait-follows") && said.contains(why), "{said}");
-        assert!(is_marked(&base) && refusal(&base).contains("`plait promote "), "{text}");
+        assert!(is_marked(&base) && refusal(&base, false).contains("`plait promote "), "{text}");
         assert!(matches!(wait_now(&base, 1), Err(Error::CantOpen(_))), "{text}");
     }
     let (dir, base) = beside(WHOLE);
@@ -57,6 +57,9 @@ fn what_is_no_mark_is_an_error_and_not_a_missing_one() {
     std::os::unix::fs::symlink("nowhere", follows_path(&base)).expect("a link");
     assert!(is_marked(&base) && read(&base).is_err(), "a link that leads nowhere");
     assert!(!is_marked(&dir.path().join("n".repeat(250))), "no room for the name of a mark");
+    std::os::unix::fs::symlink("loop", dir.path().join("loop")).expect("a link");
+    let unknown = dir.path().join("loop/replica.db");
+    assert!(look(&unknown).is_none() && is_marked(&unknown), "it cannot be found out");
 }
 
 // holds REPLICA-2

@@ -16,6 +16,9 @@
 //! | LOWERED (2) | 3 | 3 | any | none | refused |
 //! | LOWERED | 3; no page 1 in the WAL | 2 | of page 1 | none | a whole database at rest |
 //!
+//! 2 stands for what the two bytes are at rest: 2 and 2, or 3 and 2 of a replica (`csrc/follows.c`). The
+//! hidden connection knows which; here a base is fenced or it is not.
+//!
 //! 1. Or 3 if an author raised it and died.
 //! 2. As before the file was written, or raised again.
 //!

@@ -77,7 +77,8 @@ impl Following {
         let number = made.mark.record;
         let database = self.settings.database.clone();
         let Ok(there) = std::fs::symlink_metadata(&database) else {
-            return made.file.publish().map_err(|why| target(number, why));
+            let named = made.file.make_read_only().and_then(|()| made.file.publish());
+            return named.map_err(|why| target(number, why));
         };
         let put = match there.len() {
             0 => Live::found(&database, made.file.path()).map_err(|why| target(number, why)),

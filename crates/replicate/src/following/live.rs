@@ -49,6 +49,9 @@ impl Live {
             Ok::<_, plait_client::SqlError>(connection)
         };
         let connection = open().map_err(|e| format!("cannot open {shown}: {}", e.said()))?;
+        // A replica that was made before its file could say so, or was killed before it did.
+        plait_sqlite::heed_mark(&path)
+            .map_err(|why| format!("cannot make {shown} read-only for others: {why}"))?;
         let joined = Shipper::joined(&path)
             .ok_or_else(|| format!("{shown} is not in concurrent mode any more: begin anew"))?;
         let follower = Follower::new(joined, salt, crc).map_err(|e| e.to_string())?;

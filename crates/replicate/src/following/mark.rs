@@ -15,6 +15,9 @@
 //! - NOTED-2 A database has its mark before it has its name.
 //! - NOTED-3 A database whose counter is lower than the mark's is an older state, put back under its name:
 //!   it lacks what the mark tells of, and is not gone on with.
+//! - NOTED-4 A database says in its file that it is a replica before it has its name (`csrc/follows.c`
+//!   has the bytes), and one that follows from before that was said does as soon as its follower has
+//!   joined: SQLite without Plait does not write it.
 
 use std::fs::File;
 use std::io::{self, Write as _};

@@ -15,6 +15,8 @@ use crate::record::item::each_page;
 const PENDING_BYTE: u64 = 1 << 30;
 /// What page 1 says of versions that may read and write it, where there is no fence.
 const UNFENCED: [u8; 2] = [2, 2];
+/// The same of a replica at rest: SQLite without Plait reads it, and does not write it.
+const READ_ONLY: [u8; 2] = [3, 2];
 
 /// Pages that are written to a file.
 #[derive(Debug)]
@@ -137,6 +139,14 @@ pub fn raise_counter(file: &File, by: u32) -> io::Result<()> {
 /// The file's.
 pub fn set_salt(file: &File, salt: Salt) -> io::Result<()> {
     file.write_all_at(&salt.0.to_be_bytes(), SALT.start as u64)
+}
+
+/// Lets SQLite without Plait read the base, which is at rest, and not write it.
+///
+/// # Errors
+/// The file's.
+pub fn set_read_only(file: &File) -> io::Result<()> {
+    file.write_all_at(&READ_ONLY, VERSIONS.start as u64)
 }
 
 /// A failure of the file in words.

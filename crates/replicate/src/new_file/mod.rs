@@ -140,6 +140,16 @@ impl NewFile {
         self.place.file.sync_all().map_err(|e| io(&e))
     }
 
+    /// Makes the file, which is settled, a replica at rest, on disk: SQLite without Plait reads it, and
+    /// does not write it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn make_read_only(&self) -> std::io::Result<()> {
+        base::set_read_only(&self.place.file)?;
+        self.place.file.sync_all()
+    }
+
     /// Checks the file, which is settled, with SQLite's own check.
     ///
     /// # Errors

@@ -185,6 +185,48 @@ fn a_follower_whose_next_record_is_gone_copies_the_database_anew() {
     assert_eq!(sidecar.terminated(), 0);
 }
 
+/// Bytes 18 and 19 of the replica's file.
+fn versions(stage: &Stage) -> [u8; 2] {
+    let bytes = std::fs::read(replica(stage)).expect("it is read");
+    bytes[18..20].try_into().expect("two bytes")
+}
+
+// holds FOLLOWS-5, NOTED-4
+#[test]
+fn at_rest_it_can_be_read_by_sqlite_and_not_written() {
+    let (stage, sidecar) = begun();
+    stage.agrees();
+    let first = follower(&stage);
+    while !replica(&stage).exists() {
+        nap(1);
+    }
+    assert_eq!(versions(&stage)[0], 3, "nobody else may write it from its first moment on");
+    agrees(&stage);
+    assert_eq!(first.terminated(), 0);
+    assert_eq!(versions(&stage), [3, 2]);
+    // One of before, without anything new to apply; its follower ends, or is killed, and a reader is the last.
+    for kills in [false, true] {
+        let file = std::fs::OpenOptions::new().write(true).open(replica(&stage)).expect("it opens");
+        std::os::unix::fs::FileExt::write_all_at(&file, &[2], 18).expect("it is written");
+        drop(file);
+        let next = follower(&stage);
+        nap(1000);
+        match kills {
+            true => next.kill(),
+            false => assert_eq!(next.terminated(), 0),
+        }
+        assert_eq!(rows_of(&replica(&stage)), stage.rows());
+        assert_eq!(versions(&stage), [3, 2], "{kills}");
+    }
+    stage.writer(1, Some(100), "NORMAL").ended();
+    stage.execute("CREATE TABLE w(a)");
+    let third = follower(&stage);
+    agrees(&stage);
+    assert_eq!(third.terminated(), 0);
+    assert_eq!(versions(&stage), [3, 2]);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
 // holds TRAIL-4
 #[test]
 fn what_follows_nothing_and_a_second_follower_are_refused() {

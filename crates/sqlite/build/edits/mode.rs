@@ -9,16 +9,18 @@ pub(super) const CONCERNS: &[Concern] = &[FENCE, JOURNAL_MODE];
 const FENCE: Concern = Concern {
     title: "versions in the file's header",
     purpose: "SQLite reads a file with the versions 3/3 and our mark, which fence stock SQLite \
-              out, as the WAL database that it is.",
+              out, as the WAL database that it is, and writes one with 3/2, which lets stock \
+              SQLite only read.",
     look_at: "`lockBtree`, `sqlite3BtreeSetVersion`",
     edits: &[
         Edit {
             section: "btree.c",
             anchor: "    if( page1[18]>2 ){",
             place: Replace,
-            text: "    if( page1[18]>2 && !PL_FENCED(page1) ){ /* [plait] */",
-            why: "a live concurrent file has write version 3; without our mark 3 is a version of \
-                  the future, as to SQLite",
+            text: "    if( page1[18]>2 && !PL_FENCED(page1) && !PL_RESTING_REPLICA(page1) ){ /* [plait] */",
+            why: "a live concurrent file has write version 3, and so has a replica at rest, which its \
+                  follower and hidden connections write; without our mark 3 is a version of the \
+                  future, as to SQLite",
         },
         Edit {
             section: "btree.c",

@@ -17,7 +17,7 @@ const STATE: Concern = Concern {
             section: "btreeInt.h",
             anchor: "struct Btree {",
             place: After,
-            text: "  struct PlBtree *pPl;  /* [plait] concurrent side of this handle, or 0 */\n  u8 bPlLooked;         /* [plait] the file goes with those beside it: see fits.c */\n  u8 ePlPlace;          /* [plait] PLW_x, where the file lies: see alone.c */\n  u8 bPlFollows;        /* [plait] it can only be read, being a replica: see follows.c */",
+            text: "  struct PlBtree *pPl;  /* [plait] concurrent side of this handle, or 0 */\n  u8 bPlLooked;         /* [plait] the file goes with those beside it: see fits.c */\n  u8 ePlPlace;          /* [plait] PLW_x, where the file lies: see alone.c */\n  u8 ePlFollows;        /* [plait] PLO_x, may it write a replica: see follows.c */",
             why: "the concurrent side of a handle hangs on it; sqlite3BtreeOpen zeroes the fields",
         },
         Edit {

@@ -1,18 +1,22 @@
 //! The mark of a replica.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 use plait_engine::replica;
 use plait_engine::sync::caller::Uncancelled;
 
 use super::attach::{path_of, without_conn};
-use super::codes::{SQLITE_DONE, SQLITE_OK};
+use super::codes::{SQLITE_CANTOPEN, SQLITE_DONE, SQLITE_OK};
 use super::types::{PlWait, with_wait};
 use super::{text, unwound};
 
 unsafe extern "C" {
     fn pl_shim_allow_replica_writes(db: *mut c_void);
+    fn pl_shim_heed_mark(path: *const c_char, message: *mut *mut c_char) -> c_int;
+    fn sqlite3_free(p: *mut c_void);
 }
 
 /// Lets a connection write the database that it has as `main` though that is a replica: for the
@@ -26,6 +30,30 @@ pub unsafe fn allow_replica_writes(db: *mut c_void) {
     unsafe { pl_shim_allow_replica_writes(db) }
 }
 
+/// Makes the file of the database at `path`, at rest, say whether SQLite without Plait may write it:
+/// not if the mark of a replica lies beside it. On disk when it returns. For the follower, and for
+/// who has removed the mark.
+///
+/// # Errors
+/// In words: a lock that others keep for 20 seconds, the file's.
+pub fn heed_mark(path: &Path) -> Result<(), String> {
+    let path = CString::new(path.as_os_str().as_bytes()).map_err(|e| e.to_string())?;
+    let mut message = std::ptr::null_mut();
+    // SAFETY: a C string, and a place for a sentence.
+    let code = unsafe { pl_shim_heed_mark(path.as_ptr(), &raw mut message) };
+    if code == SQLITE_OK {
+        return Ok(());
+    }
+    if message.is_null() {
+        return Err(format!("code {code}"));
+    }
+    // SAFETY: a sentence of SQLite's, which ends in a zero byte.
+    let said = unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned();
+    // SAFETY: it was made by SQLite's allocator, and copied above.
+    unsafe { sqlite3_free(message.cast()) };
+    Err(said)
+}
+
 /// See engine.h.
 ///
 /// # Safety
@@ -35,9 +63,11 @@ pub unsafe extern "C" fn pl_is_replica(path: *const c_char) -> c_int {
     let _uncancelled = Uncancelled::begin();
     // SAFETY: engine.h.
     let path = unsafe { path_of(path) };
-    // What cannot be found out is not written.
-    let is_marked = unwound(|| replica::is_marked(path)).unwrap_or(true);
-    if is_marked { SQLITE_OK } else { SQLITE_DONE }
+    match unwound(|| replica::look(path)).flatten() {
+        Some(true) => SQLITE_OK,
+        Some(false) => SQLITE_DONE,
+        None => SQLITE_CANTOPEN,
+    }
 }
 
 /// See engine.h.
@@ -45,11 +75,11 @@ pub unsafe extern "C" fn pl_is_replica(path: *const c_char) -> c_int {
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_replica_refusal(path: *const c_char) -> *mut c_char {
+pub unsafe extern "C" fn pl_replica_refusal(path: *const c_char, rests: c_int) -> *mut c_char {
     let _uncancelled = Uncancelled::begin();
     // SAFETY: engine.h.
     let path = unsafe { path_of(path) };
-    let Some(why) = unwound(|| text(&replica::refusal(path))) else {
+    let Some(why) = unwound(|| text(&replica::refusal(path, rests != 0))) else {
         return std::ptr::null_mut();
     };
     // SAFETY: strdup copies a C string; pl_free releases it.
