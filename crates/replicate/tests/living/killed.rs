@@ -98,13 +98,17 @@ fn a_copy_between_a_merge_and_its_settling_has_the_streams_place() {
         "merge.committed",
     );
     std::thread::sleep(std::time::Duration::from_millis(1500));
-    stage.writer(2, Some(100), "NORMAL").ended();
+    // A writer may have to wait for the merger.
+    let mut writers = vec![stage.writer(2, Some(100), "NORMAL")];
+    std::thread::sleep(std::time::Duration::from_millis(500));
     let sidecar = stage.sidecar(&[]);
     // The base has more than the session knows of; the copy is made now, and named later.
     std::thread::sleep(std::time::Duration::from_millis(1500));
-    stage.writer(3, Some(100), "NORMAL").ended();
+    writers.push(stage.writer(3, Some(100), "NORMAL"));
+    std::thread::sleep(std::time::Duration::from_millis(500));
     merger.signal(Signal::CONT);
     assert!(merger.ended().success());
+    writers.into_iter().for_each(|writer| assert!(writer.ended().success()));
     stage.writer(4, Some(100), "NORMAL").ended();
     stage.agrees();
     assert_eq!(sidecar.terminated(), 0);
