@@ -185,6 +185,7 @@ static int plAttach(Btree *p){
         "files next to it, and %s; close it everywhere first (after a crash: plait recover), or "
         "open it without that", plDbName(p), zWhy));
   }
+  plLookForMark(p);
   pPl->bReadonly = (u8)plReadsOnly(p);
   if( !pPl->bReadonly ){
     rc = plClaimToJoin(p);
@@ -364,8 +365,8 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
     return rc;
   }
   rc = plVersionJoins(p, bFenced ? 0 : &cookie);
-  if( rc ) return rc;
-  return plBeginTrans(p, wrflag, pSchemaVersion);
+  if( rc==SQLITE_OK && wrflag && plFollows(p) ) rc = plRefuseReplica(p);
+  return rc ? rc : plBeginTrans(p, wrflag, pSchemaVersion);
 }
 
 /* True if the file itself has the mark. For a handle that could not begin a transaction. */

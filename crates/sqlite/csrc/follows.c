@@ -2,7 +2,8 @@
 ** follows.c - the database of a replica can only be read: a mark beside it says that it follows a
 ** primary (replica.rs, docs/format.md), and at rest so do bytes 18 and 19 of its page 1.
 **
-** A handle looks for the mark once, when it is opened: one system call. From then on it answers as
+** A handle looks for the mark when it is opened, and when it joins a session: a system call each.
+** From then on it answers as
 ** one of a file that may not be written (BTS_READ_ONLY), and its first write says why. Only the
 ** follower's own connection is let through (FOLLOWS-3).
 **
@@ -40,8 +41,9 @@
 **    a function of Rust programs that are linked with this library, which it does not export.
 **  - FOLLOWS-4 Nobody but a follower writes a file with 3 2: stock SQLite refuses by itself, and a
 **    handle of ours that finds those bytes as a transaction begins is from then on as one that was
-**    opened beside a mark (plFoundReplica()). A handle that was a member before, because it was
-**    opened before the mark came, goes on.
+**    opened beside a mark (plFoundReplica()). So is one that joins a session beside a
+**    mark that came since it was opened: a program may open the name before the follower makes the
+**    database. A handle that was a member before goes on.
 **  - FOLLOWS-5 A base comes to rest with what the mark says. Who brings it there looks for the mark
 **    with the WAL's write lock, or to lower the fence with the checkpoint lock. Who makes or removes
 **    the mark calls pl_shim_heed_mark() behind that, which takes the same locks: of the two the later
@@ -78,13 +80,18 @@ static int plFoundReplica(Btree *p){
   return plFollows(p);
 }
 
+/* The handle is opened, or about to join a session. What cannot be found out is not written. */
+static void plLookForMark(Btree *p){
+  if( p->ePlFollows!=PLO_NONE ) return;
+  if( pl_is_replica(sqlite3PagerFilename(p->pBt->pPager, 0))!=SQLITE_DONE ) plOnlyReads(p, PLO_MARKED);
+}
+
 SQLITE_PRIVATE int sqlite3BtreeOpen(sqlite3_vfs *pVfs, const char *zName, sqlite3 *db, Btree **ppBtree, int flags, int vfsFlags){
   int rc = sqlite3StockBtreeOpen(pVfs, zName, db, ppBtree, flags, vfsFlags);
   Btree *p = rc==SQLITE_OK ? *ppBtree : 0;
   if( p==0 || zName==0 || zName[0]==0 || (db->openFlags & PL_OPEN_BASE) ) return rc;
   if( sqlite3PagerFilename(p->pBt->pPager, 1)[0]==0 ) return rc;
-  /* What cannot be found out is not written. */
-  if( pl_is_replica(sqlite3PagerFilename(p->pBt->pPager, 0))!=SQLITE_DONE ) plOnlyReads(p, PLO_MARKED);
+  plLookForMark(p);
   return rc;
 }
 

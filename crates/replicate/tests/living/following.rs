@@ -311,6 +311,38 @@ fn large_transactions_of_a_lone_writer_come_as_rows() {
     assert_eq!(sidecar.terminated(), 0);
 }
 
+// holds FOLLOWS-4
+#[test]
+fn a_program_that_has_opened_the_name_before_the_follower_can_only_read() {
+    for transactions in [0, 1] {
+        let stage = Stage::new();
+        stage.execute("INSERT INTO t VALUES(1, 'first')");
+        let early = open(&replica(&stage));
+        if transactions == 1 {
+            assert_eq!(early.integer("SELECT count(*) FROM sqlite_schema"), Ok(0));
+        }
+        let sidecar = stage.sidecar(&[]);
+        stage.agrees();
+        let follower = follower(&stage);
+        let begun = Instant::now();
+        while early.integer("SELECT count(*) FROM t") != Ok(1) {
+            assert!(begun.elapsed() < PATIENCE, "nothing comes");
+            nap(20);
+        }
+        for sql in [
+            "INSERT INTO t VALUES(5, 'own')",
+            "BEGIN IMMEDIATE; UPDATE t SET v = 'own'",
+            "CREATE TABLE own(a)",
+        ] {
+            assert!(early.execute(sql).is_err(), "{sql}");
+            let _ = early.execute("ROLLBACK");
+        }
+        agrees(&stage);
+        assert_eq!(follower.terminated(), 0);
+        assert_eq!(sidecar.terminated(), 0);
+    }
+}
+
 // holds NOTED-2
 #[test]
 fn a_name_that_a_program_opens_too_early_becomes_the_replica() {
