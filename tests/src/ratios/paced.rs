@@ -191,7 +191,8 @@ mod tests {
         let stall = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(500));
             blocker.execute("BEGIN IMMEDIATE").expect("it waits for its turn");
-            std::thread::sleep(Duration::from_millis(200));
+            // So long that most of it is within the trial, on a busy machine too.
+            std::thread::sleep(Duration::from_millis(500));
             blocker.execute("ROLLBACK").expect("it ends");
         });
         let closed = Duration::from_millis(200);
