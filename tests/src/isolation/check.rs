@@ -306,39 +306,9 @@ fn describe_as(node: usize, transaction: &Transaction) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::history::{Operation, Row, Seen, Status, Transaction, TransactionName};
+    use super::super::by_hand::{absent, delete, read, transaction, write};
+    use super::super::history::{Operation, Seen, Status, Transaction};
     use super::check;
-
-    fn transaction(number: u32, time: (u64, u64), operations: Vec<Operation>) -> Transaction {
-        Transaction {
-            name: TransactionName { worker: 1, number },
-            begin: String::new(),
-            start_ns: time.0,
-            commit_ns: time.0 + 1,
-            end_ns: time.1,
-            status: Status::Committed,
-            on_replica: false,
-            waited_for: None,
-            operations,
-            statements: Vec::new(),
-        }
-    }
-
-    fn read(key: i64, version: i64) -> Operation {
-        Operation::Read { key, seen: Seen::Value(version) }
-    }
-
-    fn absent(key: i64) -> Operation {
-        Operation::Read { key, seen: Seen::Absent }
-    }
-
-    fn write(key: i64, before: Option<i64>, version: i64) -> Operation {
-        Operation::Write { key, before, after: Some(Row { version, group: version }) }
-    }
-
-    fn delete(key: i64, before: i64) -> Operation {
-        Operation::Write { key, before: Some(before), after: None }
-    }
 
     fn initial() -> Transaction {
         transaction(0, (0, 5), vec![write(1, None, 10), write(2, None, 20)])

@@ -10,6 +10,8 @@
 //!
 //! Readers of a [`replica`] are part of the history; [`follower`] has the processes that make one.
 
+#[cfg(test)]
+mod by_hand;
 pub mod check;
 pub mod follower;
 pub mod graph;

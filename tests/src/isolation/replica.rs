@@ -100,38 +100,12 @@ fn by_name(committed: &[&Transaction]) -> HashMap<TransactionName, usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::by_hand::{absent, delete, read, transaction, write};
     use super::super::check::check;
-    use super::super::history::{Operation, Row, Seen, Status, Transaction, TransactionName};
-
-    fn transaction(number: u32, time: (u64, u64), operations: Vec<Operation>) -> Transaction {
-        Transaction {
-            start_ns: time.0,
-            commit_ns: time.0 + 1,
-            end_ns: time.1,
-            status: Status::Committed,
-            operations,
-            ..Transaction::begun_now(TransactionName { worker: 1, number })
-        }
-    }
+    use super::super::history::{Operation, Transaction, TransactionName};
 
     fn on_replica(number: u32, time: (u64, u64), operations: Vec<Operation>) -> Transaction {
         Transaction { on_replica: true, ..transaction(number, time, operations) }
-    }
-
-    fn read(key: i64, version: i64) -> Operation {
-        Operation::Read { key, seen: Seen::Value(version) }
-    }
-
-    fn absent(key: i64) -> Operation {
-        Operation::Read { key, seen: Seen::Absent }
-    }
-
-    fn write(key: i64, before: Option<i64>, version: i64) -> Operation {
-        Operation::Write { key, before, after: Some(Row { version, group: version }) }
-    }
-
-    fn delete(key: i64, before: i64) -> Operation {
-        Operation::Write { key, before: Some(before), after: None }
     }
 
     /// Keys 1 and 2 are made, changed at 10 to 20, and changed at 30 to 40.
