@@ -56,7 +56,9 @@ impl Replica {
             )),
             Err(_) => Some((
                 "nobody can write it, or tell how far it is",
-                format!("start its follower, or `plait promote {shown}`"),
+                format!(
+                    "move it, its mark and the files beside it away, and follow anew; or `plait promote {shown}`"
+                ),
             )),
             Ok(_) if self.is_running => None,
             Ok(mark) => Some((

@@ -107,8 +107,12 @@ fn parse(bytes: &[u8]) -> Result<Mark, &'static str> {
         }
         Some(_) => return Err(DAMAGED),
     }
+    // It was cut.
+    if !text.ends_with('\n') {
+        return Err(DAMAGED);
+    }
     let mut mark = Mark::default();
-    let mut has_record = false;
+    let (mut record, mut commit, mut written) = (None, None, None);
     for line in lines {
         let (name, value) = line.split_once(' ').unwrap_or((line, ""));
         match name {
@@ -117,17 +121,22 @@ fn parse(bytes: &[u8]) -> Result<Mark, &'static str> {
             "record" | "salt" | "first" | "commit" | "written" => {
                 let value: u64 = value.parse().map_err(|_| DAMAGED)?;
                 match name {
-                    "record" => (mark.record, has_record) = (value, true),
+                    "record" => record = Some(value),
                     "salt" => mark.salt = u32::try_from(value).map_err(|_| DAMAGED)?,
                     "first" => mark.first = value,
-                    "commit" => mark.commit = value,
-                    _ => mark.written_ms = value,
+                    "commit" => commit = Some(value),
+                    _ => written = Some(value),
                 }
             }
             _ => {}
         }
     }
-    if mark.place.is_empty() || !has_record { Err(DAMAGED) } else { Ok(mark) }
+    match (record, commit, written) {
+        (Some(record), Some(commit), Some(written_ms)) if !mark.place.is_empty() => {
+            Ok(Mark { record, commit, written_ms, ..mark })
+        }
+        _ => Err(DAMAGED),
+    }
 }
 
 /// Returns why the database can only be read, and what to do. `rests`: its page 1 has said that

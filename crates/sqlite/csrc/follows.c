@@ -50,6 +50,8 @@
 **    one has seen the mark as it is.
 **  - FOLLOWS-6 A file of which it cannot be found out whether a mark is beside it comes to rest with
 **    2 2: nobody is locked out of a database that is none's replica.
+**  - FOLLOWS-7 What the mark tells is told of the file that it lies beside: a handle whose file was
+**    removed since, and made anew, gets an error (plMarkIsOwn()), not the new one's answers.
 */
 
 /* Btree.ePlFollows */
@@ -80,10 +82,10 @@ static int plFoundReplica(Btree *p){
   return plFollows(p);
 }
 
-/* The handle is opened, or about to join a session. What cannot be found out is not written. */
+/* The handle is about to join a session. That no mark lay there when it was opened holds where it
+** cannot be found out any more, by a process that has given up its rights. */
 static void plLookForMark(Btree *p){
-  if( p->ePlFollows!=PLO_NONE ) return;
-  if( pl_is_replica(sqlite3PagerFilename(p->pBt->pPager, 0))!=SQLITE_DONE ) plOnlyReads(p, PLO_MARKED);
+  if( p->ePlFollows==PLO_NONE && plWriteVersion(p->pBt->pPager)==3 ) plOnlyReads(p, PLO_MARKED);
 }
 
 SQLITE_PRIVATE int sqlite3BtreeOpen(sqlite3_vfs *pVfs, const char *zName, sqlite3 *db, Btree **ppBtree, int flags, int vfsFlags){
@@ -91,7 +93,8 @@ SQLITE_PRIVATE int sqlite3BtreeOpen(sqlite3_vfs *pVfs, const char *zName, sqlite
   Btree *p = rc==SQLITE_OK ? *ppBtree : 0;
   if( p==0 || zName==0 || zName[0]==0 || (db->openFlags & PL_OPEN_BASE) ) return rc;
   if( sqlite3PagerFilename(p->pBt->pPager, 1)[0]==0 ) return rc;
-  plLookForMark(p);
+  /* What cannot be found out is not written. */
+  if( pl_is_replica(sqlite3PagerFilename(p->pBt->pPager, 0))!=SQLITE_DONE ) plOnlyReads(p, PLO_MARKED);
   return rc;
 }
 
@@ -134,6 +137,14 @@ static int plMarkFailed(Btree *p, int rc, char *zErr){
   return rc;
 }
 
+/* The mark was read. Fails if it is beside another file by now: what it tells of is not here. */
+static int plMarkIsOwn(Btree *p){
+  int bMoved = 0;
+  if( sqlite3OsFileControl(p->pBt->pPager->fd, SQLITE_FCNTL_HAS_MOVED, &bMoved)!=SQLITE_OK || !bMoved ) return SQLITE_OK;
+  return plStash(p, SQLITE_READONLY_DBMOVED, sqlite3_mprintf("%s was removed, or made anew, while this connection has it "
+      "open: open it again", sqlite3PagerFilename(p->pBt->pPager, 0)));
+}
+
 /* plait_replica_time([schema]): when the primary wrote what the replica has, in milliseconds since
 ** 1970. NULL: it is no replica. */
 static void plReplicaTimeFunc(sqlite3_context *pCtx, int argc, sqlite3_value **argv){
@@ -150,10 +161,11 @@ static void plReplicaTimeFunc(sqlite3_context *pCtx, int argc, sqlite3_value **a
   }
   if( p==0 || sqlite3PagerFilename(p->pBt->pPager, 1)[0]==0 ) return;
   rc = pl_replica_time(sqlite3PagerFilename(p->pBt->pPager, 0), &ms, &zErr);
+  if( rc!=SQLITE_OK && rc!=SQLITE_DONE ) rc = plMarkFailed(p, rc, zErr);
+  else if( rc==SQLITE_OK ) rc = plMarkIsOwn(p);
   if( rc==SQLITE_OK ){
     sqlite3_result_int64(pCtx, ms);
   }else if( rc!=SQLITE_DONE ){
-    rc = plMarkFailed(p, rc, zErr);
     sqlite3_result_error(pCtx, plErrStr(db, rc), -1);
     sqlite3_result_error_code(pCtx, rc);
   }

@@ -28,10 +28,9 @@ static int plReplicaTicket(Btree *p, int eCall, int ms, i64 *piVal, const char *
     *piVal = rc==SQLITE_OK;
     if( rc==SQLITE_DONE ) rc = SQLITE_OK;
   }
-  if( rc ){
-    rc = plMarkFailed(p, rc, zErr);
-    *pzErr = plErrStr(p->db, rc);
-  }
+  if( rc ) rc = plMarkFailed(p, rc, zErr);
+  else rc = plMarkIsOwn(p);
+  if( rc ) *pzErr = plErrStr(p->db, rc);
   return rc;
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use plait_client::{Connection, Library, OpenFlags, READONLY};
 use plait_sqlite::{allow_replica_writes, heed_mark};
 
-const MARK: &str = "plait replica 1\nplace /mnt/backup\nrecord 1\n";
+const MARK: &str = "plait replica 1\nplace /mnt/backup\nrecord 1\ncommit 1\nwritten 1\n";
 
 fn count(connection: &Connection) -> i64 {
     connection.integer("SELECT count(*) FROM t").expect("it is counted")

@@ -28,6 +28,9 @@ fn the_lines_are_read_and_unknown_ones_are_left() {
         written_ms: 1_764_380_000_000,
     };
     assert_eq!(mark, expected);
+    for cut in 0..WHOLE.len() {
+        assert!(parse(&WHOLE.as_bytes()[..cut]).is_err(), "{cut}");
+    }
     let without = WHOLE.replace("first 7\n", "");
     assert_eq!(parse(without.as_bytes()), Ok(Mark { first: 0, ..expected }));
 }

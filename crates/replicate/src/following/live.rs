@@ -125,10 +125,19 @@ impl Live {
     /// # Errors
     /// In words.
     pub fn copy_from(&self, made: &Path) -> Result<(), String> {
-        let copied = Library::linked()
-            .open_with(made, OpenFlags::ReadOnly)
-            .and_then(|source| source.backup_to(&self.connection));
-        copied.map_err(|e| format!("cannot take the pages of {}: {}", made.display(), e.said()))
+        let said = |e: plait_client::SqlError| {
+            format!("cannot take the pages of {}: {}", made.display(), e.said())
+        };
+        let source = Library::linked().open_with(made, OpenFlags::ReadOnly).map_err(said)?;
+        let size = |of: &Connection| of.integer("PRAGMA page_size").map_err(said);
+        let (theirs, own) = (size(&source)?, size(&self.connection)?);
+        if theirs != own {
+            return Err(format!(
+                "the primary's pages have {theirs} bytes now, and those here {own}: end this, remove \
+                 the database and the files beside it, and begin anew"
+            ));
+        }
+        source.backup_to(&self.connection).map_err(said)
     }
 }
 

@@ -44,6 +44,8 @@ use crate::world::{Patience, World};
 
 /// Failures in a row of the database itself, behind which a copy is tried.
 const FAILURES: u32 = 3;
+/// Between two tries of what the database did not take.
+const TARGET_PAUSE: Duration = Duration::from_secs(1);
 /// Whoever asks whether a follower runs has its lock for a moment.
 const LOCK_TRIES: u32 = 10;
 const LOCK_NAP: Duration = Duration::from_millis(50);
@@ -169,8 +171,8 @@ impl Following {
     /// Applies what is new, or copies the database anew, or waits.
     ///
     /// # Errors
-    /// What a new start does not mend: [`Error::OtherChain`], [`Error::Replaced`]. Anything else is noted as trouble, and
-    /// tried again.
+    /// What a new start does not mend: [`Error::OtherChain`], [`Error::Replaced`]. Anything else is
+    /// noted as trouble, and tried again.
     pub async fn step(&mut self) -> Result<Done> {
         self.look_at_file()?;
         let needs_copy = self.mark.as_ref().is_none_or(|mark| mark.seeding) || self.stuck.is_some();
@@ -196,8 +198,12 @@ impl Following {
             Err(error @ (Error::OtherChain { .. } | Error::Replaced(_))) => Err(error),
             Err(error) => {
                 self.note_failure(&error);
-                let pause = self.backoff.next(self.world.random()).max(self.settings.poll);
-                self.world.clock().sleep(pause).await;
+                let pause = match error {
+                    // Nothing is asked of the store.
+                    Error::Target { .. } => TARGET_PAUSE,
+                    _ => self.backoff.next(self.world.random()),
+                };
+                self.world.clock().sleep(pause.max(self.settings.poll)).await;
                 let text = error.to_string();
                 Ok(match self.told.replace(text.clone()) {
                     Some(told) if told == text => Done::Waited,
@@ -305,9 +311,10 @@ impl Following {
     }
 
     async fn follow(&mut self) -> Result<Done> {
+        // It may note the file's counter.
+        self.live()?;
         let Some(mark) = self.mark.clone() else { return Ok(Done::Waited) };
         let before = mark.record;
-        self.live()?;
         let batch = match self.gather(&mark).await {
             Ok(batch) => batch,
             Err(error) => {
@@ -331,7 +338,13 @@ impl Following {
         if weight > 0 {
             self.note(Mark { until: Some(reached.stream), ..mark.clone() }, true)?;
             let number = reached.record;
-            self.live()?.commit().map_err(|why| target(number, why))?;
+            let database = self.settings.database.clone();
+            let live = self.live()?;
+            live.commit().map_err(|why| target(number, why))?;
+            if !live.is_named(&database) {
+                // The next step says so. The mark beside that name is not of this file.
+                return Ok(Done::Waited);
+            }
         }
         if reached != mark {
             self.note(Mark { until: None, ..reached.clone() }, false)?;

@@ -411,7 +411,7 @@ fn a_place_of_another_database_is_refused() {
     assert_eq!(itself.ended().code(), Some(2));
 }
 
-// holds NOTED-3
+// holds NOTED-3, FOLLOWS-7
 #[test]
 fn an_older_copy_under_the_replicas_name_is_not_gone_on_with() {
     let (stage, sidecar) = begun();
@@ -434,12 +434,58 @@ fn an_older_copy_under_the_replicas_name_is_not_gone_on_with() {
     std::fs::write(path.with_extension("moved"), &new).expect("a file");
     std::fs::rename(path.with_extension("moved"), &path).expect("it moves");
     assert_eq!(third.ended().code(), Some(2));
+    stage.execute("INSERT INTO t VALUES(4, 'fourth')");
+    let old = open(&path);
+    old.integer("SELECT count(*) FROM t").expect("it is read");
     for end in ["", "-wal", "-shm", "-plait", "-plait-shm"] {
         let _ = std::fs::remove_file(format!("{}{end}", path.display()));
     }
     let fourth = follower(&stage);
     agrees(&stage);
+    // What the new mark tells is not told to who has the old file open.
+    assert!(
+        old.integer("SELECT count(*) FROM t").is_ok_and(|rows| rows < stage.rows().len() as i64)
+    );
+    let waits = format!("SELECT plait_wait({})", mark(&stage).commit);
+    for asked in ["SELECT plait_replica_time()", &waits, "SELECT plait_ticket()"] {
+        assert!(old.integer(asked).is_err_and(|e| e.said().contains("open it again")), "{asked}");
+    }
+    drop(old);
     assert_eq!(fourth.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn another_page_size_is_said_to_need_a_new_start() {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    agrees(&stage);
+    assert_eq!(first.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+    stage.execute("PRAGMA journal_mode = delete; PRAGMA page_size = 8192; VACUUM; PRAGMA journal_mode = concurrent");
+    stage.execute("INSERT INTO t VALUES(2, 'larger')");
+    let sidecar = stage.sidecar(&[]);
+    stage.agrees();
+    let (path, said) = (replica(&stage), stage.folder.path().join("said"));
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+    command.arg("follow").arg(&stage.url).arg(&path).args(["--interval", "20ms"]);
+    let log = std::fs::File::create(&said).expect("a file");
+    let mut second =
+        command.stdout(std::process::Stdio::null()).stderr(log).spawn().expect("it runs");
+    let begun = Instant::now();
+    let text = || std::fs::read_to_string(&said).expect("it is read");
+    while !text().contains("8192 bytes now, and those here 4096: end this, remove") {
+        assert!(begun.elapsed() < PATIENCE, "{}", text());
+        nap(20);
+    }
+    second.kill().expect("it runs");
+    second.wait().expect("it ended");
+    for end in ["", "-wal", "-shm", "-plait", "-plait-shm"] {
+        let _ = std::fs::remove_file(format!("{}{end}", path.display()));
+    }
+    let third = follower(&stage);
+    agrees(&stage);
+    assert_eq!(third.terminated(), 0);
     assert_eq!(sidecar.terminated(), 0);
 }
 
