@@ -114,7 +114,11 @@ pub fn run(args: &RunArgs) -> u8 {
 /// A replica that was shipped to the place that it follows would follow itself.
 fn follows_there(args: &RunArgs) -> Option<String> {
     let database = std::fs::canonicalize(&args.database).ok()?;
-    let mark = Mark::read(&database).ok()??;
+    let mark = match Mark::read(&database) {
+        Ok(mark) => mark?,
+        // Which place it follows is not known.
+        Err(text) => return Some(text),
+    };
     let shown = args.database.display();
     (mark.place == place_of(&args.url)).then(|| {
         format!(

@@ -409,6 +409,10 @@ fn a_place_of_another_database_is_refused() {
     // A replica is not shipped to the place that it follows.
     let itself = Process::sidecar(&stage.url, &replica(&stage), &["--take-over"], None);
     assert_eq!(itself.ended().code(), Some(2));
+    let marked = format!("{}-plait-follows", replica(&stage).display());
+    std::fs::write(marked, "plait replica 1\n").expect("a damaged mark");
+    let unknown = Process::sidecar(&elsewhere, &replica(&stage), &["--take-over"], None);
+    assert_eq!(unknown.ended().code(), Some(2), "where it follows is not known");
 }
 
 // holds NOTED-3, FOLLOWS-7
