@@ -2,8 +2,8 @@
 ** begin.c - what a plain BEGIN means, one without a word that names a kind.
 **
 **   deferred     the transaction waits for the writer's right at its first write, as after BEGIN DEFERRED
-**   adaptive     so does it, but for those that begin as others did which were refused then: they take the right at their first statement,
-**                as BEGIN IMMEDIATE does, for as long as that pays (database/learned.rs)
+**   adaptive     so does it, but for those of which nothing is known and those that begin as others did which were refused then: they take the
+**                right at their first statement, as BEGIN IMMEDIATE does, for as long as that pays (database/learned.rs)
 **   immediate    BEGIN IMMEDIATE, in every journal mode
 **   concurrent   BEGIN CONCURRENT
 **
@@ -14,7 +14,8 @@
 **  - BEGIN-1 A transaction takes the right early only where it could begin with a write: its first statement is one of the application's, alone,
 **    of a connection that may write, in a transaction that BEGIN has begun and over one file.
 **  - BEGIN-2 bEarly: it has the right, and no statement has begun to write. To SQLite and to the application it is one that reads: by its state, to
-**    hooks, and in what a look at pages may do (plGiveUpEarly()).
+**    hooks, and in what a look at pages may do (plGiveUpEarly()). Others may take the right from it: so it asks for it before it writes
+**    (plKeepEarly(), RIGHT-10 in database/right.rs).
 **  - BEGIN-3 Who does not get the right, for whatever reason but an interrupt, begins as one that reads. No SELECT fails for it.
 */
 
@@ -113,7 +114,6 @@ static int plBeginEarly(Btree *p){
 static void plNoteFirst(Btree *p, int rc){
   sqlite3 *db = p->db;
   if( db->iPlFirst==0 || !plBegunPlain(db) ) return;
-  if( rc==SQLITE_OK ) pl_note_first(p->pPl->pConn, db->iPlFirst, PL_FIRST_PASSED);
   if( rc==SQLITE_BUSY_SNAPSHOT ) pl_note_first(p->pPl->pConn, db->iPlFirst, PL_FIRST_REFUSED);
 }
 
@@ -143,4 +143,16 @@ static int plGiveUpEarly(Btree *p){
   plEndWrite(pPl);
   plSetTrack(p);
   return pPl->bUsed || pPl->bRows ? plReadEverything(p) : SQLITE_OK;
+}
+
+/* One that has the right early is going to write. If another has taken the right from it, it goes on as one that reads, which asks for it. */
+static int plKeepEarly(Btree *p){
+  PlBtree *pPl = p->pPl;
+  int rc;
+  if( !pPl->bEarly ) return SQLITE_OK;
+  rc = pl_keep_right(pPl->pConn);
+  if( rc==SQLITE_OK ) pPl->bEarly = 0;
+  if( rc!=SQLITE_DONE ) return plFail(p, rc);
+  if( pPl->nBegun ) pPl->bUsed = 1;       /* another statement has begun the transaction */
+  return plGiveUpEarly(p);
 }

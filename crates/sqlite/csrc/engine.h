@@ -302,10 +302,11 @@ int  pl_data_version_from(PlConn *, uint32_t iVersion, const uint64_t *pCookie);
 int  pl_write_begin(PlConn *, int how, const PlWait *);
 /* For a transaction that may write and begins with a statement that reads; iFirst is the hash of
 ** that statement. SQLITE_OK: call pl_write_begin first, since transactions that began like this
-** were refused. SQLITE_DONE: do not. */
+** were refused, or nothing is known of them. SQLITE_DONE: do not. */
 int  pl_begins_early(PlConn *, uint64_t iFirst);
-/* Began to write without the right until then, and was not refused. */
-#define PL_FIRST_PASSED  0
+/* Before the first write of such a transaction. SQLITE_DONE: it has lost the right since. Call
+** pl_rollback, and go on as one that has read everything. */
+int  pl_keep_right(PlConn *);
 /* Began to write and was refused for what it had read. */
 #define PL_FIRST_REFUSED 1
 #define PL_FIRST_NO_RIGHT 2    /* did not get the right early */

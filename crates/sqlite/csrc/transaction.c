@@ -430,6 +430,7 @@ static int plBeginWrite(Btree *p, int wrflag, int *pSchemaVersion){
   if( pPl->bExcl ) return sqlite3StockBtreeBeginTrans(p, 1, pSchemaVersion);
   if( pPl->bReadonly ) return SQLITE_READONLY;
   rc = plRefuseMoved(p);
+  if( rc==SQLITE_OK ) rc = plKeepEarly(p);
   if( rc ) return rc;
   if( pPl->eWrite==0 ){
     int wasNone = p->inTrans==TRANS_NONE;
@@ -449,7 +450,7 @@ static int plBeginWrite(Btree *p, int wrflag, int *pSchemaVersion){
       return sqlite3StockBtreeBeginTrans(p, 1, pSchemaVersion);
     }
   }else{
-    pPl->msWaited = pPl->bEarly = 0;
+    pPl->msWaited = 0;
     rc = plWritable(p, bPages);
     if( rc ) return rc;
     if( pPl->bExcl ) return sqlite3StockBtreeBeginTrans(p, 1, pSchemaVersion);

@@ -1,4 +1,5 @@
-//! A plain BEGIN that adapts: whoever was refused for what it had read is served next.
+//! A plain BEGIN that adapts: who was refused for what it had read is served next, and so is who is
+//! met for the first time.
 
 use plait_tests::actor::Actor;
 use plait_tests::in_threads_and_processes;
@@ -39,12 +40,17 @@ fn refused(one: &mut Actor, other: &mut Actor) {
     one.ok("ROLLBACK");
 }
 
-/// Whether `one` has the writer's right: `other` may not write then.
+/// Whether anybody has the writer's right; asked by `other`, who does not.
 fn has_right(other: &mut Actor) -> bool {
-    other.busy_timeout(Duration::ZERO);
-    let error = other.run("UPDATE t SET n=n WHERE id=3").error;
-    other.busy_timeout(Duration::from_secs(30));
-    error.is_some_and(|error| error.code == BUSY)
+    other.integer("SELECT count(*) FROM plait_transactions WHERE state='writing'") > 0
+}
+
+/// Transactions that begin with `read` only read, until that is known.
+fn only_reads(one: &mut Actor, read: &str) {
+    for _ in 0..8 {
+        one.ok(read);
+        one.ok("COMMIT");
+    }
 }
 
 fn begun_early(connection: &Connection) -> i64 {
@@ -55,10 +61,12 @@ fn begun_early(connection: &Connection) -> i64 {
 in_threads_and_processes! {
     fn who_begins_as_one_did_that_was_refused_takes_the_right_at_its_first_statement(place) {
         let Some((fixture, mut one, mut other)) = stage(place) else { return };
+        only_reads(&mut one, READ);
         one.ok(READ);
         assert!(!has_right(&mut other), "nobody was refused yet");
         one.ok("COMMIT");
         refused(&mut one, &mut other);
+        let before = begun_early(&fixture.open());
         for read in [READ, "BEGIN; /* again */ SELECT n  FROM t WHERE id=2"] {
             one.ok(read);
             assert!(has_right(&mut other), "{read}");
@@ -68,10 +76,104 @@ in_threads_and_processes! {
         other.ok(READ);
         assert!(has_right(&mut one), "it is known to all");
         other.ok("COMMIT");
-        one.ok("BEGIN; SELECT n, id FROM t WHERE id=1");
+        let another = "BEGIN; SELECT n, id FROM t WHERE id=1";
+        only_reads(&mut one, another);
+        one.ok(another);
         assert!(!has_right(&mut other), "another statement");
         one.ok("COMMIT");
-        assert_eq!(begun_early(&fixture.open()), 3);
+        assert_eq!(begun_early(&fixture.open()) - before, 3 + 8);
+    }
+
+    fn who_is_met_for_the_first_time_takes_the_right_until_it_has_only_read_for_a_while(place) {
+        let Some((_fixture, mut one, mut other)) = stage(place) else { return };
+        let mut early = 0;
+        for _ in 0..20 {
+            one.ok(READ);
+            early += u32::from(has_right(&mut other));
+            one.ok("COMMIT");
+        }
+        assert_eq!(early, 8);
+    }
+
+    fn of_two_that_are_met_for_the_first_time_together_the_second_reads_what_the_first_wrote(place) {
+        let Some((_fixture, mut one, mut other)) = stage(place) else { return };
+        // A machine that stands still for the time that a trial waits lets the second begin.
+        let waited = (0..10).any(|nth| {
+            let read = format!("BEGIN; SELECT n, {} FROM t WHERE id=1", "n, ".repeat(nth) + "n");
+            let before = one.ok(&read)[0][0].clone();
+            other.send(&read);
+            one.ok(WRITE);
+            one.ok("COMMIT");
+            let waited = other.finish().rows[0][0] != before;
+            if waited {
+                other.ok(WRITE);
+                other.ok("COMMIT");
+            } else {
+                other.ok("ROLLBACK");
+            }
+            waited
+        });
+        assert!(waited, "the second began beside the first, ten times");
+    }
+
+    fn a_trial_waits_for_a_writer_for_a_moment_and_then_reads(place) {
+        let Some((_fixture, mut one, mut other)) = stage(place) else { return };
+        other.ok("BEGIN IMMEDIATE; UPDATE t SET n=40 WHERE id=1");
+        let reply = one.run(READ);
+        assert_eq!((reply.error, reply.rows), (None, vec![vec![0.into()]]));
+        assert!(reply.took < Duration::from_secs(10), "{:?}", reply.took);
+        other.ok("COMMIT");
+        one.ok("COMMIT");
+    }
+
+    // holds RIGHT-10
+    fn no_writer_is_refused_for_who_has_the_right_early_and_has_not_written(place) {
+        let Some((_fixture, mut one, mut other)) = stage(place) else { return };
+        for (patience, nth) in [(Duration::ZERO, 1), (Duration::from_secs(60), 2)] {
+            let read = format!("BEGIN; SELECT n{} FROM t WHERE id=1", ", n".repeat(nth));
+            one.ok(&read);
+            assert!(has_right(&mut other));
+            other.busy_timeout(patience);
+            let before = one.integer("SELECT n FROM t WHERE id=1");
+            let reply = other.run(WRITE);
+            assert_eq!(reply.error, None);
+            assert!(reply.took < Duration::from_secs(10), "{:?}", reply.took);
+            assert_eq!(one.integer("SELECT n FROM t WHERE id=1"), before, "at the same snapshot");
+            assert_eq!(one.run("UPDATE t SET n=9 WHERE id=3").error.map(|error| error.extended), Some(BUSY_SNAPSHOT));
+            one.ok("ROLLBACK");
+            // Where nothing was changed it goes on.
+            other.busy_timeout(Duration::from_secs(60));
+            let read = format!("BEGIN; SELECT n{}, id FROM t WHERE id=1", ", n".repeat(nth));
+            one.ok(&read);
+            other.busy_timeout(patience);
+            other.ok("BEGIN IMMEDIATE; UPDATE t SET n=50 WHERE id=1");
+            one.send("UPDATE t SET n=9 WHERE id=3");
+            assert!(one.still_waits_after(SHORT), "for the right that it has lost");
+            other.ok("ROLLBACK");
+            assert_eq!(one.finish().error, None);
+            other.busy_timeout(Duration::ZERO);
+            assert_eq!(other.run(WRITE).error.map(|error| error.code), Some(BUSY), "it has written");
+            one.ok("COMMIT");
+            one.ok("UPDATE t SET n=0 WHERE id=3");
+        }
+    }
+
+    // holds RIGHT-10
+    fn who_has_lost_the_right_and_only_reads_ends_as_one_that_reads(place) {
+        let Some((_fixture, mut one, mut other)) = stage(place) else { return };
+        for (end, nth) in [("COMMIT", 1), ("ROLLBACK", 2), ("PRAGMA integrity_check; COMMIT", 3)] {
+            let read = format!("BEGIN; SELECT n{} FROM t WHERE id=1", ", n".repeat(nth));
+            one.ok(&read);
+            assert!(has_right(&mut other));
+            other.busy_timeout(Duration::ZERO);
+            other.ok("BEGIN IMMEDIATE; UPDATE t SET n=n+1 WHERE id=1");
+            one.ok(end);
+            assert!(has_right(&mut one), "it is not given away: {end}");
+            other.ok("COMMIT");
+            one.ok(&read);
+            assert!(!has_right(&mut other), "tried in vain: {end}");
+            one.ok("COMMIT");
+        }
     }
 
     fn who_waits_for_the_right_at_its_first_statement_reads_what_was_committed_meanwhile(place) {
@@ -90,6 +192,7 @@ in_threads_and_processes! {
     fn who_begins_as_one_did_that_changes_the_schema_waits_for_it(place) {
         let Some((_fixture, mut one, mut other)) = stage(place) else { return };
         let look = "BEGIN; SELECT count(*) FROM sqlite_schema WHERE name='made'";
+        only_reads(&mut one, look);
         for (change, made) in [("CREATE TABLE made(x)", 1), ("DROP TABLE made", 0)] {
             one.ok(look);
             assert!(!has_right(&mut other), "it has only read: {change}");
@@ -100,10 +203,7 @@ in_threads_and_processes! {
             assert_eq!(other.finish().rows, [[made.into()]], "{change}");
             other.ok("COMMIT");
             // What was learned is forgotten.
-            for _ in 0..8 {
-                one.ok(look);
-                one.ok("COMMIT");
-            }
+            only_reads(&mut one, look);
         }
         for elsewhere in [
             "CREATE TABLE IF NOT EXISTS t(x)",
@@ -248,16 +348,16 @@ fn what_was_learned_outlasts_the_session_in_the_processes_that_know_it() {
     let mut stranger = start("stranger");
     stranger.ok(READ);
     let mut reader = start("reader");
-    assert!(!has_right(&mut reader), "it knows nothing");
+    assert!(has_right(&mut reader), "it knows nothing");
     stranger.ok("COMMIT");
-    refused(&mut stranger, &mut reader);
+    only_reads(&mut stranger, READ);
     reader.close().expect("it closes");
     stranger.close().expect("it closes");
     stranger.open(&fixture.database()).expect("it opens");
     stranger.ok("PRAGMA plait_begin=adaptive");
     stranger.ok(READ);
     let mut reader = start("reader");
-    assert!(has_right(&mut reader), "it began the session, and knew");
+    assert!(!has_right(&mut reader), "it began the session, and knew");
     stranger.ok("COMMIT");
 }
 

@@ -1,11 +1,11 @@
-//! Plain BEGIN transactions that take the writer's right at their first statement, because others
-//! that began with it were refused.
+//! Plain BEGIN transactions that take the writer's right at their first statement: those of which
+//! nothing is known, on trial, and those that began as others did that were refused.
 //!
 //! A transaction that reads and then writes is refused if what it has read has changed before its
 //! first write. Where many read and write the same few rows most are refused, and repeat their work
-//! for nothing. So the first statement of a refused transaction is remembered (a hash of its text,
-//! `csrc/begin.c`), for all processes. Transactions that begin with it take the right there, as
-//! BEGIN IMMEDIATE does, for as long as that pays.
+//! for nothing. So what such transactions begin with is remembered (a hash of the first statement's
+//! text, `csrc/begin.c`), for all processes. Transactions that begin with it take the right there,
+//! as BEGIN IMMEDIATE does, for as long as that pays.
 //!
 //! It pays where a transaction changes a row of which a version came while it waited for the right:
 //! read without the right, that row would have had it refused. A transaction that only reads has
@@ -13,14 +13,19 @@
 //!
 //! | event | the statement's credit, which the next transactions use up |
 //! |---|---|
-//! | a transaction is refused (below) | [`GRANTS`], four times as much each time |
-//! | one took the right at once and it has paid | what it was granted |
-//! | one took the right at once, wrote, and it has not | one less |
+//! | it is met for the first time, and has a free place | [`TRIAL`]: it is on trial |
+//! | a transaction is refused (below) | [`GRANT`] |
+//! | one took the right at once and it has paid | [`GRANT`] |
+//! | one took the right at once, wrote while others waited, and it has not | one less |
+//! | one took the right at once, wrote, and nobody waited | as before: it has cost nothing |
 //! | one took the right at once and has only read | an eighth of the grant less |
-//! | one did not get it, or kept it longer than [`LONG`] | none |
-//! | one without credit wrote and was not refused | none; the next grant is half |
+//! | one did not get it, or has lost it (RIGHT-10 in right.rs) | none |
 //!
 //! A transaction that has read and then changes the schema counts as refused.
+//!
+//! A trial must not cost those much that only read: the transaction waits for the right for
+//! [`ON_TRIAL`] at most, and has it for no longer if others wait. A statement that finds all its
+//! places taken is not tried. One that was refused takes the place of the one with the least credit.
 //!
 //! Layout: a word a statement: the upper half of its hash, the grant, the credit; 0 when the place
 //! is free. A statement is in one of [`PLACES`] neighbouring places, or in none.
@@ -45,14 +50,19 @@ use super::Database;
 use crate::shm::layout::LEARNED_SLOTS;
 use crate::shm::region::BaseIdentity;
 
-/// How many transactions take the right at once after a refusal, at first and at most.
-const GRANTS: std::ops::RangeInclusive<u16> = 32..=512;
+/// How many transactions take the right at once after a refusal, though others wait and it does not
+/// pay. Of workers that meet on one row in a hundred, one run of that many in two hundred pays none.
+const GRANT: u16 = 512;
+/// How many do so that begin with a statement of which nothing is known.
+const TRIAL: u16 = 64;
 /// This many transactions that only read use up a whole grant.
 const READERS: u16 = 8;
 /// Places that a statement may be in.
 const PLACES: usize = 4;
-/// A transaction that keeps the right for longer than this makes all writers wait.
-pub(crate) const LONG: Duration = Duration::from_secs(1);
+/// How long a transaction on trial waits for the right, and keeps it while others wait.
+const ON_TRIAL: Duration = Duration::from_millis(200);
+/// How long one keeps it while others wait whose like were refused.
+const GRANTED: Duration = Duration::from_secs(1);
 /// Databases of which a process keeps what it knew between two sessions.
 const KEPT_MAX: usize = 16;
 
@@ -61,12 +71,36 @@ const KEPT_MAX: usize = 16;
 pub(crate) enum Outcome {
     /// Without the right it would have been refused.
     Paid,
-    /// It wrote, and would not have been refused.
+    /// It wrote, and would not have been refused; others waited meanwhile.
     Wrote,
+    /// It wrote, and nobody waited.
+    WroteAlone,
     /// It only read.
     OnlyRead,
-    /// It did not get the right, or kept it for long.
+    /// It did not get the right, or has lost it.
     InVain,
+}
+
+/// Why a transaction takes the right at its first statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    OnTrial,
+    Granted,
+}
+
+impl Standing {
+    /// How long it waits for the right; `None`: as long as its caller says.
+    pub(crate) fn waits(self) -> Option<Duration> {
+        (self == Standing::OnTrial).then_some(ON_TRIAL)
+    }
+
+    /// How long it keeps the right while others wait.
+    pub(crate) fn keeps(self) -> Duration {
+        match self {
+            Standing::OnTrial => ON_TRIAL,
+            Standing::Granted => GRANTED,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,19 +122,19 @@ impl Entry {
         u64::from(self.tag) << 32 | u64::from(self.grant) << 16 | u64::from(self.credit)
     }
 
-    fn refused(self) -> Entry {
-        let grant = self.grant.saturating_mul(4).clamp(*GRANTS.start(), *GRANTS.end());
-        Entry { grant, credit: grant, ..self }
+    fn standing(self) -> Option<Standing> {
+        let standing = if self.grant < GRANT { Standing::OnTrial } else { Standing::Granted };
+        (self.credit > 0).then_some(standing)
     }
 
-    fn passed(self) -> Entry {
-        let grant = if self.grant > *GRANTS.start() { self.grant / 2 } else { 0 };
-        Entry { grant, ..self }
+    fn refused(self) -> Entry {
+        Entry { grant: GRANT, credit: GRANT, ..self }
     }
 
     fn ended(self, outcome: Outcome) -> Entry {
         let credit = match outcome {
-            Outcome::Paid => self.grant,
+            Outcome::Paid => return self.refused(),
+            Outcome::WroteAlone => self.credit,
             Outcome::Wrote => self.credit.saturating_sub(1),
             Outcome::OnlyRead => self.credit.saturating_sub(self.grant / READERS),
             Outcome::InVain => 0,
@@ -136,9 +170,15 @@ impl Learned<'_> {
         }
     }
 
-    /// True if a transaction that begins with this statement should take the right at once.
-    pub(crate) fn wants_right(&self, first: u64) -> bool {
-        self.find(first).is_some_and(|(_, entry)| entry.credit > 0)
+    /// Whether a transaction that begins with this statement should take the right at once.
+    pub(crate) fn wants_right(&self, first: u64) -> Option<Standing> {
+        if let Some((_, entry)) = self.find(first) {
+            return entry.standing();
+        }
+        let tag = Learned::tag(first);
+        let has_place = self.places(tag).any(|place| place.load(Relaxed) == 0);
+        has_place.then(|| self.put(Entry { tag, grant: TRIAL, credit: TRIAL }))?;
+        Some(Standing::OnTrial)
     }
 
     /// A transaction that began with it was refused for what it had read.
@@ -159,13 +199,6 @@ impl Learned<'_> {
         if let Some(place) = self.places(new.tag).min_by_key(least) {
             place.store(new.word(), Relaxed);
         }
-    }
-
-    /// A transaction that began with it has begun to write, without the right until then, and was
-    /// not refused.
-    pub(crate) fn note_passed(&self, first: u64) {
-        // With credit it began before others were refused.
-        self.change(first, |entry| if entry.credit == 0 { entry.passed() } else { entry });
     }
 
     /// A transaction that began with it took the right at once, and has ended.
@@ -238,61 +271,66 @@ mod tests {
     }
 
     #[test]
-    fn who_was_refused_is_served_next_and_the_more_often_the_longer() {
+    fn who_is_met_for_the_first_time_is_on_trial_and_who_was_refused_is_served_next() {
         let words = table();
         let learned = Learned(&words);
-        assert!(!learned.wants_right(FIRST));
-        let mut credits = Vec::new();
-        for _ in 0..4 {
-            learned.note_refused(FIRST);
-            credits.push(credit(&learned, FIRST));
+        for _ in 0..1_000 {
+            assert_eq!(learned.wants_right(FIRST), Some(Standing::OnTrial), "it costs nothing");
+            learned.note_ended(FIRST, Outcome::WroteAlone);
         }
-        assert_eq!(credits, [Some(32), Some(128), Some(512), Some(512)]);
-        assert!(learned.wants_right(FIRST) && !learned.wants_right(FIRST + (1 << 32)));
+        for _ in 0..TRIAL {
+            assert_eq!(learned.wants_right(FIRST), Some(Standing::OnTrial));
+            learned.note_ended(FIRST, Outcome::Wrote);
+        }
+        assert_eq!(learned.wants_right(FIRST), None, "it has not paid");
+        for served in [Learned::note_refused, |l: &Learned<'_>, f| l.note_ended(f, Outcome::Paid)] {
+            served(&learned, FIRST);
+            assert_eq!(learned.wants_right(FIRST), Some(Standing::Granted));
+            learned.note_ended(FIRST, Outcome::InVain);
+            assert_eq!(learned.wants_right(FIRST), None);
+        }
     }
 
     #[test]
     fn credit_is_used_up_by_those_for_whom_it_does_not_pay_and_soon_by_those_who_read() {
         let words = table();
         let learned = Learned(&words);
+        for (first, grant) in [(FIRST, TRIAL), (FIRST + (1 << 32), GRANT)] {
+            if grant == GRANT {
+                learned.note_refused(first);
+            }
+            for _ in 0..READERS {
+                assert!(learned.wants_right(first).is_some());
+                learned.note_ended(first, Outcome::OnlyRead);
+            }
+            assert_eq!(learned.wants_right(first), None);
+        }
         learned.note_refused(FIRST);
         for _ in 0..1_000 {
             learned.note_ended(FIRST, Outcome::Wrote);
             learned.note_ended(FIRST, Outcome::Paid);
         }
-        assert!(learned.wants_right(FIRST), "it pays");
-        for _ in 0..31 {
+        assert_eq!(credit(&learned, FIRST), Some(GRANT), "it pays");
+        for _ in 0..GRANT {
+            assert!(learned.wants_right(FIRST).is_some());
             learned.note_ended(FIRST, Outcome::Wrote);
         }
-        assert!(learned.wants_right(FIRST));
-        learned.note_ended(FIRST, Outcome::Wrote);
-        assert!(!learned.wants_right(FIRST), "it has not paid for long");
-        learned.note_refused(FIRST);
-        for _ in 0..READERS {
-            assert!(learned.wants_right(FIRST));
-            learned.note_ended(FIRST, Outcome::OnlyRead);
-        }
-        assert!(!learned.wants_right(FIRST));
-        learned.note_refused(FIRST);
-        learned.note_ended(FIRST, Outcome::InVain);
-        assert!(!learned.wants_right(FIRST));
+        assert_eq!(learned.wants_right(FIRST), None, "it has not paid for long");
     }
 
     #[test]
-    fn a_statement_whose_transactions_pass_without_the_right_is_forgotten() {
+    fn a_statement_that_finds_no_place_is_not_tried() {
         let words = table();
         let learned = Learned(&words);
-        learned.note_refused(FIRST);
-        learned.note_refused(FIRST);
-        learned.note_passed(FIRST);
-        assert_eq!(credit(&learned, FIRST), Some(128), "it began before the others were refused");
-        learned.note_ended(FIRST, Outcome::InVain);
-        for _ in 0..3 {
-            assert!(learned.find(FIRST).is_some());
-            learned.note_passed(FIRST);
+        let same_place = |i: u64| (7 + i * LEARNED_SLOTS as u64) << 32;
+        for i in 0..PLACES as u64 {
+            assert!(learned.wants_right(same_place(i)).is_some());
         }
-        assert!(learned.find(FIRST).is_none());
-        assert_eq!(learned.words().count(), 0);
+        assert_eq!(learned.wants_right(same_place(9)), None);
+        learned.note_ended(same_place(2), Outcome::InVain);
+        learned.note_refused(same_place(9));
+        assert_eq!(learned.wants_right(same_place(9)), Some(Standing::Granted));
+        assert!(learned.find(same_place(2)).is_none(), "its place was taken");
     }
 
     #[test]
@@ -301,7 +339,6 @@ mod tests {
         let learned = Learned(&words);
         let same_place = |i: u64| (7 + i * LEARNED_SLOTS as u64) << 32;
         for i in 0..PLACES as u64 {
-            learned.note_refused(same_place(i));
             learned.note_refused(same_place(i));
         }
         learned.note_ended(same_place(2), Outcome::OnlyRead);

@@ -22,6 +22,7 @@
 //! | 0 | empty | free: any connection may take it or commit |
 //! | 0 | waiters | free; the first is called, and may have it reserved (`right_reserved`) |
 //! | s | any | slot s holds it |
+//! | s, and its `early_until_ns` is not 0 | any | slot s holds it early, and others may end that (RIGHT-10) |
 //!
 //! Invariants
 //! - RIGHT-1 If the right is free and connections wait, the first of them, not counting those of
@@ -48,6 +49,10 @@
 //! - RIGHT-9 A waiter that was called and has not come for [`SILENT_NS`], because its process is
 //!   stopped or dead, keeps its place but is skipped until it looks around: its reservation is
 //!   void, and others are called.
+//! - RIGHT-10 A holder whose `early_until_ns` is not 0 has written nothing, and asks to keep the
+//!   right before it writes ([`Database::keep_right`]). Until then it may lose it: to one that
+//!   waits at that time or later, and to one that would be told BUSY. Taking the right clears the
+//!   word, so it is of this holder.
 //!
 //! # The waits
 //!
@@ -84,6 +89,9 @@ fn overtaking_ns(waiters: u32) -> u64 {
 /// machine too.
 const SILENT_NS: u64 = 20_000_000;
 
+/// Shortest sleep of a waiter whose timeout is about to end.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
+
 /// Values of a waiter's `granted`.
 pub(crate) mod answer {
     /// None yet.
@@ -112,6 +120,14 @@ impl Right {
             0 => self.region.control().right_reserved.load(Relaxed),
             owner => owner,
         }
+    }
+
+    /// True if connections are in the queue. A hint without the commit mutex.
+    pub(crate) fn has_waiters(&self) -> bool {
+        let c = self.region.control();
+        let (head, tail) = (c.queue_head.load(Relaxed), c.queue_tail.load(Relaxed));
+        let waiting = tail.wrapping_sub(head).min(TXN_SLOTS as u32);
+        (0..waiting).any(|i| c.queue[head.wrapping_add(i) as usize % TXN_SLOTS].load(Relaxed) != 0)
     }
 
     /// The word of the slot that holds the right, 0 if none does. A hint without the commit mutex.
@@ -264,6 +280,7 @@ impl Right {
     /// (M) Makes `slot` the holder of the right, which is free and not reserved for another.
     pub(crate) fn take(&self, slot: SlotIndex) {
         let c = self.region.control();
+        self.slots.at(slot).early_until_ns.store(0, Relaxed);
         c.right_reserved.store(0, Relaxed);
         c.right_owner.store(slot.word(), Relaxed);
         self.slots.at(slot).state.store(txn_state::WRITER, Relaxed);
@@ -420,7 +437,6 @@ impl Database {
         timeout: Duration,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
-        let start = Instant::now();
         for _ in 0..YIELDS_BEFORE_QUEUE {
             // Relaxed: a hint.
             let is_free = self.right.owner() == 0;
@@ -443,7 +459,7 @@ impl Database {
             Attempt::Queued => {}
         }
         let place = Place { db: self, slot };
-        let waited = self.wait_for_right(slot, start, timeout, interrupted);
+        let waited = self.wait_for_right(slot, timeout, interrupted);
         // After a failure the slot may still have got the right: dropping the place passes it on.
         if waited.is_ok() {
             place.served();
@@ -451,17 +467,21 @@ impl Database {
         waited
     }
 
+    /// Waits in the queue. As SQLite's busy timeout does, it counts what it meant to sleep: not for
+    /// how much longer others had the processor.
     fn wait_for_right(
         &self,
         slot: SlotIndex,
-        start: Instant,
         timeout: Duration,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
         let granted = &self.slots.at(slot).granted;
+        let mut left = timeout;
         for tick in 1.. {
-            let left = timeout.saturating_sub(start.elapsed());
-            futex::wait(granted, answer::NONE, Some(left.min(TICK)));
+            let nap = (left / 4).clamp(SHORTEST_SLEEP, TICK).min(left);
+            let asleep = Instant::now();
+            futex::wait(granted, answer::NONE, Some(nap));
+            left -= asleep.elapsed().min(nap);
             // This process may have been stopped (RIGHT-9).
             self.slots.at(slot).is_silent.store(0, Relaxed);
             let answered = granted.load(Relaxed);
@@ -470,14 +490,14 @@ impl Database {
             }
             // A panic of the holder has stopped the database: no call will come.
             self.check_poison()?;
+            self.end_early(false)?;
             let is_free = self.right.owner() == 0;
             if (is_free || answered == answer::CALLED) && self.take_from_queue(slot)? {
                 return Ok(());
             }
             self.collect();
             let stop = if interrupted() { Some(Error::Interrupted) } else { None };
-            let out_of_time = start.elapsed() >= timeout;
-            if stop.is_some() || out_of_time {
+            if stop.is_some() || left.is_zero() {
                 let holder = self.right.owner_or_next();
                 self.leave_queue(slot)?;
                 return Err(stop.unwrap_or_else(|| self.unsettled_or(self.busy(holder, timeout))));
@@ -487,6 +507,50 @@ impl Database {
             }
         }
         unreachable!("the loop ends by returning")
+    }
+
+    /// RIGHT-10: frees a right that is held early, `at_once` or only if its time is over.
+    fn end_early(&self, at_once: bool) -> Result<()> {
+        let loses = || {
+            let holder = SlotIndex::from_word(self.right.owner())?;
+            let until_ns = self.slots.at(holder).early_until_ns.load(Relaxed);
+            let is_over = || at_once || clock::monotonic_ns() >= until_ns;
+            (until_ns != 0 && is_over()).then_some(holder)
+        };
+        // A hint without the mutex.
+        if loses().is_none() {
+            return Ok(());
+        }
+        let next = {
+            let _guard = self.lock_commit()?;
+            let Some(holder) = loses() else { return Ok(()) };
+            let next = self.right.pass();
+            let s = self.slots.at(holder);
+            s.early_until_ns.store(0, Relaxed);
+            s.state.store(s.resting_state(), Relaxed);
+            next
+        };
+        self.right.wake(next);
+        Ok(())
+    }
+
+    /// Takes the right from a holder that has it early, or if it is free; false if it is neither.
+    pub(crate) fn take_from_early(&self, slot: SlotIndex) -> Result<bool> {
+        self.end_early(true)?;
+        self.try_take_right(slot)
+    }
+
+    /// Notes that `slot`, which has the right and has written nothing, may lose it after `time`.
+    pub(crate) fn hold_early(&self, slot: SlotIndex, time: Duration) {
+        let until_ns = clock::monotonic_ns() + time.as_nanos() as u64;
+        self.slots.at(slot).early_until_ns.store(until_ns, Relaxed);
+    }
+
+    /// `slot` is going to write; false if it has lost the right that it had early.
+    pub(crate) fn keep_right(&self, slot: SlotIndex) -> Result<bool> {
+        let _guard = self.lock_commit()?;
+        self.slots.at(slot).early_until_ns.store(0, Relaxed);
+        Ok(self.right.owner() == slot.word())
     }
 
     /// Takes the right if it is free. Does not wait.

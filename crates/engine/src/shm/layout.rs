@@ -32,7 +32,7 @@ use crate::storage::names::{SHARED_MEMORY_BYTES, SHARED_MEMORY_MAGIC};
 use crate::sync::mutex::SharedMutex;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 28;
+pub const LAYOUT_VERSION: u32 = 29;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = SHARED_MEMORY_MAGIC;
 /// Memtable arenas: the small ones come first.
@@ -577,8 +577,11 @@ pub struct TxnSlot {
     /// When the transaction was last noted as one that is open for long, in milliseconds of the wall
     /// clock; an earlier time than `started_ms` was of another transaction.
     pub noted_ms: AtomicU64,
+    /// Not 0: the connection has the writer's right and has written nothing, and may lose it after
+    /// this time of the monotonic clock, in nanoseconds (RIGHT-10 in database/right.rs).
+    pub early_until_ns: AtomicU64,
     /// Keeps slots on cache lines of their own.
-    pub line_pad: [AtomicU32; 8],
+    pub line_pad: [AtomicU32; 6],
 }
 
 /// The fixed part of the file, before the small arenas.

@@ -1,7 +1,8 @@
 //! When transactions take the writer's right early, try without it, or take turns.
 //!
 //! The first statement of a plain BEGIN: whether the transaction takes the writer's right there,
-//! and whether that has paid (database/learned.rs).
+//! and whether that has paid (database/learned.rs). Until it writes it may lose the right again
+//! (RIGHT-10 in database/right.rs).
 //!
 //! # Single writes
 //!
@@ -56,11 +57,11 @@
 //!   nothing but a pin.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::Duration;
 
 use super::{Conn, WriteMode};
-use crate::database::learned::{LONG, Outcome};
-use crate::error::Result;
+use crate::database::learned::{Outcome, Standing};
+use crate::error::{Error, Result};
 use crate::sync::wait::Wait;
 
 /// How many of its changed rows a transaction looks up, to see whether they had been changed
@@ -71,20 +72,28 @@ const ROWS_ASKED: usize = 16;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Early {
     first: u64,
+    standing: Standing,
     /// The newest commit when the transaction came.
     came_at: u64,
-    /// When it took the right.
-    since: Option<Instant>,
+    /// It has asked to keep the right, to write, and has it (RIGHT-10 in database/right.rs).
+    is_kept: bool,
+}
+
+impl Early {
+    /// How long it waits for the right; `None`: as long as its caller says.
+    pub(super) fn waits(&self) -> Option<Duration> {
+        self.standing.waits()
+    }
 }
 
 impl Conn {
     /// Returns whether a transaction that begins with the statement `first`, a read, should take
     /// the right first.
     pub fn begins_early(&mut self, first: u64) -> bool {
-        let early = self.db.learned().wants_right(first);
         let came_at = self.db.control().visible_ts.load(Relaxed);
-        self.early = early.then_some(Early { first, came_at, since: None });
-        early
+        let standing = self.db.learned().wants_right(first);
+        self.early = standing.map(|standing| Early { first, standing, came_at, is_kept: false });
+        self.early.is_some()
     }
 
     /// Notes that the transaction did not get the right, and begins as a reader.
@@ -94,46 +103,64 @@ impl Conn {
         }
     }
 
-    /// Notes that a transaction that began with the statement `first` has begun to write, or was
-    /// `refused`.
-    pub fn note_first(&mut self, first: u64, refused: bool) {
-        if refused {
-            self.db.learned().note_refused(first);
-        } else {
-            self.db.learned().note_passed(first);
-        }
+    /// Notes that a transaction that began with the statement `first` was refused.
+    pub fn note_refused(&mut self, first: u64) {
+        self.db.learned().note_refused(first);
     }
 
     /// Notes that a transaction that began with `first` will change the schema: others would be
     /// refused. May be repeated with each try.
     pub fn note_schema_change(&mut self, first: u64) {
         let learned = self.db.learned();
-        if !learned.wants_right(first) {
+        if learned.wants_right(first) != Some(Standing::Granted) {
             learned.note_refused(first);
         }
     }
 
     /// Notes that the right was taken, perhaps for a first statement.
     pub(super) fn note_early_right(&mut self) {
-        if let Some(early) = &mut self.early {
-            early.since = Some(Instant::now());
+        if let Some(early) = &self.early {
+            self.db.hold_early(self.slot, early.standing.keeps());
             self.db.control().begun_early.fetch_add(1, Relaxed);
         }
     }
 
-    /// Decides whether taking the right early has paid. The transaction is about to end and still
-    /// has the right.
+    /// A transaction that took the right early is going to write. False if it has lost the right
+    /// since: it has to roll back as a writer, and may go on as one that has read everything.
+    ///
+    /// # Errors
+    /// The database has stopped.
+    pub fn keep_right(&mut self) -> Result<bool> {
+        let Some(early) = self.early.as_mut().filter(|early| !early.is_kept) else {
+            return Ok(true);
+        };
+        early.is_kept = self.db.keep_right(self.slot)?;
+        Ok(early.is_kept)
+    }
+
+    /// Refuses a commit of what was written without asking for the right (RIGHT-10).
+    pub(super) fn refuse_unkept(&self) -> Result<()> {
+        match &self.early {
+            Some(early) if !early.is_kept && !self.writes.is_empty() => Err(Error::Misuse(
+                "a write with a right that was held early, and not kept; roll back".into(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Decides whether taking the right early has paid. The transaction is about to end.
     pub(super) fn judge_early(&mut self) {
         let Some(early) = self.early.take() else { return };
-        let is_long = early.since.is_some_and(|since| since.elapsed() > LONG);
-        let outcome = if is_long {
+        let outcome = if self.db.right.owner() != self.slot.word() {
             Outcome::InVain
         } else if self.writes.is_empty() && !self.state.is_exclusive() {
             Outcome::OnlyRead
         } else if self.changes_what_came_after(early.came_at) {
             Outcome::Paid
-        } else {
+        } else if self.db.right.has_waiters() {
             Outcome::Wrote
+        } else {
+            Outcome::WroteAlone
         };
         self.db.learned().note_ended(early.first, outcome);
     }

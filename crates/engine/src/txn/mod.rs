@@ -296,7 +296,24 @@ impl Conn {
 
     /// Waits for the writer's right.
     pub(crate) fn take_right(&mut self, wait: &mut Wait<'_>) -> Result<()> {
-        self.db.acquire_right(self.slot, self.waits_since.take(), wait)?;
+        let since_ns = self.waits_since.take();
+        let taken = match self.early.as_ref().and_then(begin::Early::waits) {
+            None => self.db.acquire_right(self.slot, since_ns, wait),
+            Some(most) => {
+                let timeout = if wait.busy.is_some() { most } else { wait.timeout.min(most) };
+                let mut wait = Wait { timeout, busy: None, interrupted: &mut *wait.interrupted };
+                self.db.acquire_right(self.slot, since_ns, &mut wait)
+            }
+        };
+        match taken {
+            // RIGHT-10: nobody who writes is refused for one that has not written. Who is in the
+            // way of an exclusive one is (RIGHT-5), and its caller asks for that.
+            Err(Error::Busy(_))
+                if self.early.is_none()
+                    && !self.db.right.was_refused(self.slot)
+                    && self.db.take_from_early(self.slot)? => {}
+            other => other?,
+        }
         self.state.set_right(true);
         Ok(())
     }

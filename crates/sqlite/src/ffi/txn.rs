@@ -27,7 +27,6 @@ const PL_WRITE_BESIDE: c_int = 3;
 const PL_FENCE_NONE: u32 = 0;
 const PL_FENCE_UP: u32 = 1;
 const PL_FENCE_LOWERED: u32 = 2;
-const PL_FIRST_REFUSED: c_int = 1;
 const PL_FIRST_NO_RIGHT: c_int = 2;
 const PL_FIRST_CHANGES: c_int = 3;
 
@@ -164,11 +163,22 @@ pub unsafe extern "C" fn pl_begins_early(conn: *mut PlConn, first: u64) -> c_int
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_keep_right(conn: *mut PlConn) -> c_int {
+    let keep = |c: &mut Conn| Ok(if c.keep_right()? { SQLITE_OK } else { SQLITE_DONE });
+    // SAFETY: engine.h.
+    unsafe { with_memory(conn, "pl_keep_right", keep) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_note_first(conn: *mut PlConn, first: u64, what: c_int) {
     let note = |c: &mut Conn| match what {
         PL_FIRST_NO_RIGHT => c.missed_early_right(),
         PL_FIRST_CHANGES => c.note_schema_change(first),
-        _ => c.note_first(first, what == PL_FIRST_REFUSED),
+        _ => c.note_refused(first),
     };
     // SAFETY: engine.h.
     unsafe { end(conn, "pl_note_first", note) }
