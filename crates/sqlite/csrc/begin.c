@@ -13,9 +13,8 @@
 ** Invariants
 **  - BEGIN-1 A transaction takes the right early only where it could begin with a write: its first statement is one of the application's, alone,
 **    of a connection that may write, in a transaction that BEGIN has begun and over one file.
-**  - BEGIN-2 bEarly: it has the right, and no statement has begun to write. To SQLite and to the application it is one that reads: by its state, to
-**    hooks, and in what a look at pages may do (plGiveUpEarly()). Others may take the right from it: so it asks for it before it writes
-**    (plKeepEarly(), RIGHT-10 in database/right.rs).
+**  - BEGIN-2 A transaction that has the right early is one that reads: to SQLite, to the application and to the engine, which records what
+**    it reads. It reads the newest commit, durable or not, and takes the right before it writes, which costs nothing if it still has it.
 **  - BEGIN-3 Who does not get the right, for whatever reason but an interrupt, begins as one that reads. No SELECT fails for it.
 */
 
@@ -83,31 +82,16 @@ static int plBegunPlain(sqlite3 *db){
   return !db->autoCommit && !db->isTransactionSavepoint;
 }
 
-static int plBecomeWriter(Btree *p, int *pSchemaVersion);
-static void plEndWrite(PlBtree *pPl);
-static void plSetTrack(Btree *p);
-
-/* A transaction that was begun by a plain BEGIN is about to read. SQLITE_OK: it has begun, with the right (BEGIN-2). SQLITE_DONE: it is
-** to begin as one that reads. */
+/* A transaction that was begun by a plain BEGIN is about to read. SQLITE_OK: it has the right (BEGIN-2). SQLITE_DONE: it has not. */
 static int plBeginEarly(Btree *p){
   sqlite3 *db = p->db;
   PlBtree *pPl = p->pPl;
-  int rc;
+  PlWait wait;
   if( !plBegunPlain(db) || db->nVdbeExec!=1 || db->nVdbeActive!=1 || db->nDb>2 || db->init.busy ) return SQLITE_DONE;
   db->mDbFlags &= ~(u32)DBFLAG_PlFirst;
   if( pPl->bReadonly || plFollows(p) || (db->flags & SQLITE_QueryOnly) ) return SQLITE_DONE;
   db->iPlFirst = plTextHash(db->pPlFirst->zSql);
-  if( pl_begins_early(pPl->pConn, db->iPlFirst)!=SQLITE_OK ) return SQLITE_DONE;
-  rc = plBecomeWriter(p, 0);
-  if( rc==SQLITE_OK ){
-    pPl->bEarly = pPl->pConn!=0;
-    return SQLITE_OK;
-  }
-  if( pPl->pConn==0 ) return rc;
-  pl_note_first(pPl->pConn, db->iPlFirst, PL_FIRST_NO_RIGHT);
-  if( rc==SQLITE_INTERRUPT ) return rc;
-  plStashClear(p);
-  return SQLITE_DONE;
+  return pl_begin_early(pPl->pConn, db->iPlFirst, plWait(db, &wait));
 }
 
 /* A transaction that has read has asked for the right, to write: with rc. */
@@ -132,27 +116,4 @@ static SQLITE_NOINLINE PL_COLD void plNoteSchemaChange(Vdbe *v){
       return;
     }
   }
-}
-
-/* One that has the right early and is going to look at pages, or to copy them, gives it back: it could not, as one that writes, without
-** becoming exclusive. What it has read was not noted, and so it has read everything. */
-static int plGiveUpEarly(Btree *p){
-  PlBtree *pPl = p->pPl;
-  if( !pPl->bEarly ) return SQLITE_OK;
-  pl_rollback(pPl->pConn);
-  plEndWrite(pPl);
-  plSetTrack(p);
-  return pPl->bUsed || pPl->bRows ? plReadEverything(p) : SQLITE_OK;
-}
-
-/* One that has the right early is going to write. If another has taken the right from it, it goes on as one that reads, which asks for it. */
-static int plKeepEarly(Btree *p){
-  PlBtree *pPl = p->pPl;
-  int rc;
-  if( !pPl->bEarly ) return SQLITE_OK;
-  rc = pl_keep_right(pPl->pConn);
-  if( rc==SQLITE_OK ) pPl->bEarly = 0;
-  if( rc!=SQLITE_DONE ) return plFail(p, rc);
-  if( pPl->nBegun ) pPl->bUsed = 1;       /* another statement has begun the transaction */
-  return plGiveUpEarly(p);
 }

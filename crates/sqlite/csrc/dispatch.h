@@ -72,7 +72,6 @@ struct PlBtree {
   u8 bStamped;            /* exclusive: the header stamp is in the transaction */
   u8 bPinned;             /* exclusive: escalation has moved a pinned cursor (HANDLE-4) */
   u8 bTripped;            /* a tripped blob handle is in no list of stock code (blob.c) */
-  u8 bEarly;              /* has the right early and has not begun to write (begin.c) */
   u8 bBeside;             /* autocommit: the next write is tried without the right (beside.c) */
   u8 bWrote;              /* this transaction has changed something */
   u8 bCleared;            /* it has emptied a b-tree: a write even if that had no rows */

@@ -300,16 +300,13 @@ int  pl_data_version_from(PlConn *, uint32_t iVersion, const uint64_t *pCookie);
 #define PL_WRITE_BESIDE     3
 /* For PL_WRITE_QUEUED without a snapshot: call this first, then pin/take with forWrite=1. */
 int  pl_write_begin(PlConn *, int how, const PlWait *);
-/* For a transaction that may write and begins with a statement that reads; iFirst is the hash of
-** that statement. SQLITE_OK: call pl_write_begin first, since transactions that began like this
-** were refused, or nothing is known of them. SQLITE_DONE: do not. */
-int  pl_begins_early(PlConn *, uint64_t iFirst);
-/* Before the first write of such a transaction. SQLITE_DONE: it has lost the right since. Call
-** pl_rollback, and go on as one that has read everything. */
-int  pl_keep_right(PlConn *);
+/* Before the snapshot of a transaction that may write and begins with a statement that reads; iFirst is
+** the hash of that statement. SQLITE_OK: it has the writer's right until it ends, or another one needs
+** it (RIGHT-10 in database/right.rs), and takes the newest snapshot; to write it calls pl_write_begin as
+** any reader. SQLITE_DONE: it has not. Else it was interrupted. */
+int  pl_begin_early(PlConn *, uint64_t iFirst, const PlWait *);
 /* Began to write and was refused for what it had read. */
 #define PL_FIRST_REFUSED 1
-#define PL_FIRST_NO_RIGHT 2    /* did not get the right early */
 /* Is about to change the schema, and others that begin alike would be refused. */
 #define PL_FIRST_CHANGES 3
 void pl_note_first(PlConn *, uint64_t iFirst, int what);

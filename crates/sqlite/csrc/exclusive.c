@@ -114,7 +114,6 @@ static int plBecomeExclusive(Btree *p){
   }
   if( rc ) return plBreak(p, rc);
   if( pPl->eWrite==0 ) pPl->eWrite = PL_WRITE_QUEUED;
-  pPl->bEarly = 0;
   for(pX=pPl->pCsr; pX; pX=pX->pNext){
     /* The replay saw no cursor but its own, and concluded that there is no blob handle. */
     if( pX->pOut->curFlags & BTCF_Incrblob ) p->hasIncrblobCur = 1;

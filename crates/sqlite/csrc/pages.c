@@ -104,8 +104,6 @@ static int plWholeView(Btree *p, int eView){
   int bOnlyOthers, bWhole, rc;
   if( !PL_BT(p) || pPl->bExcl || pPl->bBaseOnly || p->inTrans==TRANS_NONE ) return SQLITE_OK;
   if( pPl->rcBroken ) return pPl->rcBroken;
-  rc = plGiveUpEarly(p);
-  if( rc ) return rc;
   if( pPl->bCopy ) eView = PLV_COPY;
   if( eView==PLV_COUNT ){
     rc = pPl->eWrite || pPl->bUsed ? SQLITE_DONE : plFound(pPl, pl_is_lone(pPl->pConn));
@@ -238,8 +236,6 @@ static int plBackupPages(Btree *pSrc, Pgno iNext, int *pnPage, int *pRc){
     }
     pPl->iBackupNext = bLast ? iNext : iNext + (Pgno)*pnPage;
     if( pPl->nBegun ) pPl->bUsed = 1;      /* another statement has begun this transaction */
-    *pRc = plGiveUpEarly(pSrc);
-    if( *pRc ) return (int)sqlite3BtreeLastPage(pSrc);
     if( pSrc->nBackup>0 && pPl->eWrite && !plOnlyCopies(pSrc) ){
       *pRc = SQLITE_BUSY;      /* as stock code does for a source with a write transaction */
     }else if( bFirst || bLast || pPl->eWrite ){

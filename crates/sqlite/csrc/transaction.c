@@ -294,7 +294,7 @@ static void plEndRead(Btree *p){
 }
 
 static void plEndWrite(PlBtree *pPl){
-  pPl->eWrite = pPl->bEarly = pPl->bWrote = pPl->bCleared = pPl->bPart = pPl->bPrepared = 0;
+  pPl->eWrite = pPl->bWrote = pPl->bCleared = pPl->bPart = pPl->bPrepared = 0;
   pPl->nSavepoint = pPl->msWaited = 0;
   pPl->iLookedUp = 0;
   pPl->rcBroken = 0;
@@ -343,7 +343,7 @@ static int plWriteAfterPages(Btree *p){
 }
 
 static int plBtreeTxnState(Btree *p){
-  return p->pPl->eWrite && !p->pPl->bEarly ? SQLITE_TXN_WRITE : p->inTrans;
+  return p->pPl->eWrite ? SQLITE_TXN_WRITE : p->inTrans;
 }
 
 /* A file has one writer. Under two names in one connection it has two handles: the second would
@@ -430,7 +430,6 @@ static int plBeginWrite(Btree *p, int wrflag, int *pSchemaVersion){
   if( pPl->bExcl ) return sqlite3StockBtreeBeginTrans(p, 1, pSchemaVersion);
   if( pPl->bReadonly ) return SQLITE_READONLY;
   rc = plRefuseMoved(p);
-  if( rc==SQLITE_OK ) rc = plKeepEarly(p);
   if( rc ) return rc;
   if( pPl->eWrite==0 ){
     int wasNone = p->inTrans==TRANS_NONE;
@@ -493,8 +492,14 @@ static int plBeginTrans(Btree *p, int wrflag, int *pSchemaVersion){
   }
   if( p->db->autoCommit && !p->db->bPlCommitting ) p->db->mDbFlags &= ~(u32)DBFLAG_PlConcurrent;
   if( p->inTrans==TRANS_NONE && !wrflag ){
-    rc = PL_UNLIKELY(p->db->pPlFirst!=0) ? plBeginEarly(p) : SQLITE_DONE;
-    if( rc==SQLITE_DONE ) rc = plBeginRead(p, !p->db->autoCommit && (p->db->mDbFlags & DBFLAG_PlConcurrent)!=0, 0, 0);
+    int bEarly = 0;
+    if( PL_UNLIKELY(p->db->pPlFirst!=0) ){
+      rc = plBeginEarly(p);
+      if( rc!=SQLITE_OK && rc!=SQLITE_DONE ) return plFail(p, rc);
+      bEarly = rc==SQLITE_OK;
+    }
+    rc = plBeginRead(p, bEarly || (!p->db->autoCommit && (p->db->mDbFlags & DBFLAG_PlConcurrent)!=0), 0, 0);
+    if( rc && bEarly && pPl->pConn ) pl_snapshot_end(pPl->pConn);
   }else if( wrflag ){
     rc = plBeginWrite(p, wrflag, 0);
   }else{
@@ -595,8 +600,7 @@ static int plBtreeCommitPhaseTwo(Btree *p, int bCleanup){
   if( pPl->eWrite ){
     pPl->bForWrite = 1;
     pl_rollback(pPl->pConn);
-    if( pPl->bEarly ) plEndWrite(pPl);
-    else plCommitted(p);
+    plCommitted(p);
   }
   if( pPl->bForWrite || p->db->nVdbeRead>1 ){
     /* A transaction that only read, but perhaps commits that were not durable yet. */

@@ -30,9 +30,11 @@ fn stage(place: Place) -> Option<(Fixture, Actor, Actor)> {
     Some((fixture, one, other))
 }
 
-/// `one` is refused after `READ`, and rolls back.
+/// `one` is refused after `READ`, of which it is known before that it may be without the right, and
+/// rolls back.
 #[track_caller]
 fn refused(one: &mut Actor, other: &mut Actor) {
+    only_reads(one, READ);
     one.ok(READ);
     other.ok("UPDATE t SET n=n+1 WHERE id=1");
     let error = one.run(WRITE).error.expect("what it has read has changed");
@@ -42,7 +44,8 @@ fn refused(one: &mut Actor, other: &mut Actor) {
 
 /// Whether anybody has the writer's right; asked by `other`, who does not.
 fn has_right(other: &mut Actor) -> bool {
-    other.integer("SELECT count(*) FROM plait_transactions WHERE state='writing'") > 0
+    let has_it = "state IN ('writing', 'reading, next to write')";
+    other.integer(&format!("SELECT count(*) FROM plait_transactions WHERE {has_it}")) > 0
 }
 
 /// Transactions that begin with `read` only read, until that is known.
@@ -141,15 +144,15 @@ in_threads_and_processes! {
             assert_eq!(one.integer("SELECT n FROM t WHERE id=1"), before, "at the same snapshot");
             assert_eq!(one.run("UPDATE t SET n=9 WHERE id=3").error.map(|error| error.extended), Some(BUSY_SNAPSHOT));
             one.ok("ROLLBACK");
-            // Where nothing was changed it goes on.
+            // Where nothing was changed that it has read it goes on.
             other.busy_timeout(Duration::from_secs(60));
             let read = format!("BEGIN; SELECT n{}, id FROM t WHERE id=1", ", n".repeat(nth));
             one.ok(&read);
             other.busy_timeout(patience);
-            other.ok("BEGIN IMMEDIATE; UPDATE t SET n=50 WHERE id=1");
+            other.ok("BEGIN IMMEDIATE; UPDATE t SET n=50 WHERE id=2");
             one.send("UPDATE t SET n=9 WHERE id=3");
             assert!(one.still_waits_after(SHORT), "for the right that it has lost");
-            other.ok("ROLLBACK");
+            other.ok("COMMIT");
             assert_eq!(one.finish().error, None);
             other.busy_timeout(Duration::ZERO);
             assert_eq!(other.run(WRITE).error.map(|error| error.code), Some(BUSY), "it has written");
@@ -174,6 +177,66 @@ in_threads_and_processes! {
             assert!(!has_right(&mut other), "tried in vain: {end}");
             one.ok("COMMIT");
         }
+    }
+
+    // holds RIGHT-10
+    fn a_writer_takes_the_right_before_those_that_wait_to_read_with_it(place) {
+        let Some((fixture, mut one, mut other)) = stage(place) else { return };
+        let mut waiting: Vec<Actor> = (0..3)
+            .map(|nth| {
+                let name = format!("waiting {nth}");
+                let mut actor = Actor::start(place, &name, &fixture.subject, &fixture.database());
+                actor.ok("PRAGMA plait_begin=adaptive");
+                actor
+            })
+            .collect();
+        for _ in 0..5 {
+            refused(&mut one, &mut other);
+            one.ok(READ);
+            assert!(has_right(&mut other));
+            waiting.iter_mut().for_each(|actor| actor.send(READ));
+            other.busy_timeout(Duration::ZERO);
+            assert_eq!(other.run("UPDATE t SET n=n+1 WHERE id=2").error, None);
+            one.ok("ROLLBACK");
+            for actor in &mut waiting {
+                assert_eq!(actor.finish().error, None);
+                actor.ok("ROLLBACK");
+            }
+            other.busy_timeout(Duration::from_secs(30));
+        }
+    }
+
+    /// It has nothing to commit.
+    fn who_takes_the_right_to_read_leaves_a_resting_file_as_it_is(place) {
+        let Some((fixture, mut one, _)) = stage(place) else { return };
+        one.ok("PRAGMA wal_checkpoint(TRUNCATE)");
+        let before = std::fs::read(fixture.database()).expect("the file");
+        assert_eq!(before[18..20], [2, 2], "it is at rest");
+        one.ok(READ);
+        assert_eq!(std::fs::read(fixture.database()).expect("the file"), before);
+        one.ok("COMMIT");
+    }
+
+    fn who_has_the_right_to_read_does_not_keep_the_file_from_coming_to_rest(place) {
+        let Some((fixture, mut one, mut other)) = stage(place) else { return };
+        other.ok(WRITE);
+        other.ok("PRAGMA wal_checkpoint(PASSIVE)");
+        one.ok(READ);
+        assert!(has_right(&mut other));
+        other.ok("PRAGMA wal_checkpoint(TRUNCATE)");
+        assert_eq!(std::fs::read(fixture.database()).expect("the file")[18..20], [2, 2]);
+        one.ok("COMMIT");
+    }
+
+    fn who_thinks_long_between_reading_and_writing_is_not_refused_for_other_rows(place) {
+        let Some((_fixture, mut one, mut other)) = stage(place) else { return };
+        for _ in 0..3 {
+            one.ok(READ);
+            other.ok("UPDATE t SET n=n+1 WHERE id=2");
+            one.ok(WRITE);
+            one.ok("COMMIT");
+        }
+        assert_eq!(other.integer("SELECT sum(n) FROM t"), 6);
     }
 
     fn who_waits_for_the_right_at_its_first_statement_reads_what_was_committed_meanwhile(place) {
@@ -286,8 +349,8 @@ in_threads_and_processes! {
         one.ok(READ);
         assert!(has_right(&mut other));
         assert_eq!(one.ok("PRAGMA integrity_check"), [["ok".into()]]);
-        assert!(!has_right(&mut other), "it is given back");
         assert_eq!(one.integer("SELECT n FROM t WHERE id=1"), 1, "at the same snapshot");
+        other.busy_timeout(Duration::ZERO);
         other.ok(WRITE);
         assert_eq!(one.run(WRITE).error.map(|error| error.extended), Some(BUSY_SNAPSHOT), "it has read everything");
         one.ok("ROLLBACK");

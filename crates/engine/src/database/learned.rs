@@ -19,12 +19,13 @@
 //! | one took the right at once, wrote while others waited, and it has not | one less |
 //! | one took the right at once, wrote, and nobody waited | as before: it has cost nothing |
 //! | one took the right at once and has only read | an eighth of the grant less |
-//! | one did not get it, or has lost it (RIGHT-10 in right.rs) | none |
+//! | one did not get it, or has lost it (RIGHT-10 in right.rs) | as if it had only read; on trial none |
+//! | one has lost it, and was refused then | as before |
 //!
 //! A transaction that has read and then changes the schema counts as refused.
 //!
 //! A trial must not cost those much that only read: the transaction waits for the right for
-//! [`ON_TRIAL`] at most, and has it for no longer if others wait. A statement that finds all its
+//! [`TRIAL_WAITS`] at most, and has it for [`EARLY`] if others wait. A statement that finds all its
 //! places taken is not tried. One that was refused takes the place of the one with the least credit.
 //!
 //! Layout: a word a statement: the upper half of its hash, the grant, the credit; 0 when the place
@@ -59,10 +60,10 @@ const TRIAL: u16 = 64;
 const READERS: u16 = 8;
 /// Places that a statement may be in.
 const PLACES: usize = 4;
-/// How long a transaction on trial waits for the right, and keeps it while others wait.
-const ON_TRIAL: Duration = Duration::from_millis(200);
-/// How long one keeps it while others wait whose like were refused.
-const GRANTED: Duration = Duration::from_secs(1);
+/// How long a transaction on trial waits for the right.
+const TRIAL_WAITS: Duration = Duration::from_millis(100);
+/// How long a transaction that took the right early keeps it while others wait.
+pub(crate) const EARLY: Duration = Duration::from_millis(250);
 /// Databases of which a process keeps what it knew between two sessions.
 const KEPT_MAX: usize = 16;
 
@@ -91,15 +92,7 @@ pub(crate) enum Standing {
 impl Standing {
     /// How long it waits for the right; `None`: as long as its caller says.
     pub(crate) fn waits(self) -> Option<Duration> {
-        (self == Standing::OnTrial).then_some(ON_TRIAL)
-    }
-
-    /// How long it keeps the right while others wait.
-    pub(crate) fn keeps(self) -> Duration {
-        match self {
-            Standing::OnTrial => ON_TRIAL,
-            Standing::Granted => GRANTED,
-        }
+        (self == Standing::OnTrial).then_some(TRIAL_WAITS)
     }
 }
 
@@ -136,8 +129,8 @@ impl Entry {
             Outcome::Paid => return self.refused(),
             Outcome::WroteAlone => self.credit,
             Outcome::Wrote => self.credit.saturating_sub(1),
-            Outcome::OnlyRead => self.credit.saturating_sub(self.grant / READERS),
-            Outcome::InVain => 0,
+            Outcome::InVain if self.grant < GRANT => 0,
+            Outcome::OnlyRead | Outcome::InVain => self.credit.saturating_sub(self.grant / READERS),
         };
         Entry { credit, ..self }
     }
@@ -286,7 +279,10 @@ mod tests {
         for served in [Learned::note_refused, |l: &Learned<'_>, f| l.note_ended(f, Outcome::Paid)] {
             served(&learned, FIRST);
             assert_eq!(learned.wants_right(FIRST), Some(Standing::Granted));
-            learned.note_ended(FIRST, Outcome::InVain);
+            for _ in 0..READERS {
+                assert!(learned.wants_right(FIRST).is_some());
+                learned.note_ended(FIRST, Outcome::InVain);
+            }
             assert_eq!(learned.wants_right(FIRST), None);
         }
     }

@@ -22,7 +22,7 @@
 //! | 0 | empty | free: any connection may take it or commit |
 //! | 0 | waiters | free; the first is called, and may have it reserved (`right_reserved`) |
 //! | s | any | slot s holds it |
-//! | s, and its `early_until_ns` is not 0 | any | slot s holds it early, and others may end that (RIGHT-10) |
+//! | s, its `early_until_ns` not 0 | any | slot s holds it early, and may lose it (RIGHT-10) |
 //!
 //! Invariants
 //! - RIGHT-1 If the right is free and connections wait, the first of them, not counting those of
@@ -49,10 +49,11 @@
 //! - RIGHT-9 A waiter that was called and has not come for [`SILENT_NS`], because its process is
 //!   stopped or dead, keeps its place but is skipped until it looks around: its reservation is
 //!   void, and others are called.
-//! - RIGHT-10 A holder whose `early_until_ns` is not 0 has written nothing, and asks to keep the
-//!   right before it writes ([`Database::keep_right`]). Until then it may lose it: to one that
-//!   waits at that time or later, and to one that would be told BUSY. Taking the right clears the
-//!   word, so it is of this holder.
+//! - RIGHT-10 A holder whose `early_until_ns` is not 0 has the right as a courtesy: it reads as one
+//!   without it, records what it reads, and takes the right, which it may still have, before it
+//!   writes. Until then it may lose it: to one that waits at that time or later, and to one that
+//!   would be told BUSY, which a waiter with that word does not keep from it either. Whoever takes
+//!   the right sets the word, so it is of this holder.
 //!
 //! # The waits
 //!
@@ -277,10 +278,12 @@ impl Right {
         if waits { word } else { 0 }
     }
 
-    /// (M) Makes `slot` the holder of the right, which is free and not reserved for another.
-    pub(crate) fn take(&self, slot: SlotIndex) {
+    /// (M) Makes `slot` the holder of the right, which nobody else has or keeps from it; `early`:
+    /// for that time (RIGHT-10).
+    pub(crate) fn take(&self, slot: SlotIndex, early: Option<Duration>) {
         let c = self.region.control();
-        self.slots.at(slot).early_until_ns.store(0, Relaxed);
+        let until_ns = early.map_or(0, |time| clock::monotonic_ns() + time.as_nanos() as u64);
+        self.slots.at(slot).early_until_ns.store(until_ns, Relaxed);
         c.right_reserved.store(0, Relaxed);
         c.right_owner.store(slot.word(), Relaxed);
         self.slots.at(slot).state.store(txn_state::WRITER, Relaxed);
@@ -339,6 +342,15 @@ impl Right {
                 .is_none_or(|first| self.slots.at(first).granted.load(Relaxed) == answer::CALLED)
     }
 
+    /// The slot that holds the right early, and how much of its time is left. A hint without the
+    /// commit mutex.
+    fn early_holder(&self) -> Option<(SlotIndex, Duration)> {
+        let holder = SlotIndex::from_word(self.owner())?;
+        let until_ns = self.slots.at(holder).early_until_ns.load(Relaxed);
+        let left = Duration::from_nanos(until_ns.saturating_sub(clock::monotonic_ns()));
+        (until_ns != 0).then_some((holder, left))
+    }
+
     /// Wakes the slots that `pass`, `call_first` or `refuse_waiters` returned.
     pub(crate) fn wake(&self, answered: impl IntoIterator<Item = SlotIndex>) {
         for next in answered {
@@ -384,6 +396,15 @@ impl Drop for Place<'_> {
     }
 }
 
+/// How the right is asked for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Claim {
+    /// The first time of arrival, if it was refused and comes again (RIGHT-8).
+    pub(crate) since_ns: Option<u64>,
+    /// For how long it is kept while others wait; `None`: until it is given back (RIGHT-10).
+    pub(crate) early: Option<Duration>,
+}
+
 /// What a try to take the right found.
 enum Attempt {
     Taken,
@@ -395,16 +416,15 @@ enum Attempt {
 }
 
 impl Database {
-    /// Takes the writer's right for `slot`, waiting as `wait` allows. `since_ns`: the first time of
-    /// arrival, if it was refused and comes again.
+    /// Takes the writer's right for `slot`, waiting as `wait` allows.
     pub(crate) fn acquire_right(
         &self,
         slot: SlotIndex,
-        since_ns: Option<u64>,
+        claim: Claim,
         wait: &mut Wait<'_>,
     ) -> Result<()> {
         if wait.busy.is_none() {
-            return self.acquire_right_within(slot, since_ns, wait.timeout, wait.interrupted);
+            return self.acquire_right_within(slot, claim, wait.timeout, wait.interrupted);
         }
         // A custom handler decides how long to wait in all. Between two calls the waiter is in the
         // queue for as long as the last call took: else the right might never be free at a try.
@@ -412,7 +432,7 @@ impl Database {
         let mut stay = Duration::ZERO;
         let mut calls = 0;
         loop {
-            match self.acquire_right_within(slot, since_ns, stay, wait.interrupted) {
+            match self.acquire_right_within(slot, claim, stay, wait.interrupted) {
                 Err(Error::Busy(text)) => {
                     // As in stock SQLite the handler is not called where waiting would be a
                     // deadlock (RIGHT-5).
@@ -433,24 +453,25 @@ impl Database {
     fn acquire_right_within(
         &self,
         slot: SlotIndex,
-        since_ns: Option<u64>,
+        claim: Claim,
         timeout: Duration,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
         for _ in 0..YIELDS_BEFORE_QUEUE {
             // Relaxed: a hint.
-            let is_free = self.right.owner() == 0;
+            let owner = self.right.owner();
+            let is_free = owner == 0 || owner == slot.word();
             if is_free || !self.yielding().once(|| self.log_shared().log_end()) {
                 break;
             }
         }
-        match self.try_right(slot, !timeout.is_zero(), since_ns)? {
+        match self.try_right(slot, !timeout.is_zero(), claim)? {
             Attempt::Taken => return Ok(()),
             Attempt::Busy { holder } => {
                 // The holder may be dead: check once before giving up.
                 let unsettled = owner::is_unsettled(holder);
                 if (self.reap_dead()? > 0 || unsettled)
-                    && let Attempt::Taken = self.try_right(slot, false, None)?
+                    && let Attempt::Taken = self.try_right(slot, false, claim)?
                 {
                     return Ok(());
                 }
@@ -459,7 +480,7 @@ impl Database {
             Attempt::Queued => {}
         }
         let place = Place { db: self, slot };
-        let waited = self.wait_for_right(slot, timeout, interrupted);
+        let waited = self.wait_for_right(slot, claim, timeout, interrupted);
         // After a failure the slot may still have got the right: dropping the place passes it on.
         if waited.is_ok() {
             place.served();
@@ -472,13 +493,16 @@ impl Database {
     fn wait_for_right(
         &self,
         slot: SlotIndex,
+        claim: Claim,
         timeout: Duration,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
         let granted = &self.slots.at(slot).granted;
         let mut left = timeout;
         for tick in 1.. {
-            let nap = (left / 4).clamp(SHORTEST_SLEEP, TICK).min(left);
+            let nap = (left / 4).min(TICK);
+            let nap = self.right.early_holder().map_or(nap, |(_, of_holder)| nap.min(of_holder));
+            let nap = nap.max(SHORTEST_SLEEP).min(left);
             let asleep = Instant::now();
             futex::wait(granted, answer::NONE, Some(nap));
             left -= asleep.elapsed().min(nap);
@@ -492,7 +516,7 @@ impl Database {
             self.check_poison()?;
             self.end_early(false)?;
             let is_free = self.right.owner() == 0;
-            if (is_free || answered == answer::CALLED) && self.take_from_queue(slot)? {
+            if (is_free || answered == answer::CALLED) && self.take_from_queue(slot, claim)? {
                 return Ok(());
             }
             self.collect();
@@ -510,60 +534,49 @@ impl Database {
     }
 
     /// RIGHT-10: frees a right that is held early, `at_once` or only if its time is over.
-    fn end_early(&self, at_once: bool) -> Result<()> {
-        let loses = || {
-            let holder = SlotIndex::from_word(self.right.owner())?;
-            let until_ns = self.slots.at(holder).early_until_ns.load(Relaxed);
-            let is_over = || at_once || clock::monotonic_ns() >= until_ns;
-            (until_ns != 0 && is_over()).then_some(holder)
+    pub(crate) fn end_early(&self, at_once: bool) -> Result<()> {
+        let ends = || {
+            let (holder, left) = self.right.early_holder()?;
+            (at_once || left.is_zero()).then_some(holder)
         };
-        // A hint without the mutex.
-        if loses().is_none() {
+        if ends().is_none() {
             return Ok(());
         }
         let next = {
             let _guard = self.lock_commit()?;
-            let Some(holder) = loses() else { return Ok(()) };
+            let Some(holder) = ends() else { return Ok(()) };
             let next = self.right.pass();
-            let s = self.slots.at(holder);
-            s.early_until_ns.store(0, Relaxed);
-            s.state.store(s.resting_state(), Relaxed);
+            self.slots.at(holder).early_until_ns.store(0, Relaxed);
             next
         };
         self.right.wake(next);
         Ok(())
     }
 
-    /// Takes the right from a holder that has it early, or if it is free; false if it is neither.
+    /// RIGHT-10: takes the right for `slot`, which does not wait any more, if it is free, held
+    /// early, or kept for one that would hold it so. False if it is none of these.
     pub(crate) fn take_from_early(&self, slot: SlotIndex) -> Result<bool> {
-        self.end_early(true)?;
-        self.try_take_right(slot)
-    }
-
-    /// Notes that `slot`, which has the right and has written nothing, may lose it after `time`.
-    pub(crate) fn hold_early(&self, slot: SlotIndex, time: Duration) {
-        let until_ns = clock::monotonic_ns() + time.as_nanos() as u64;
-        self.slots.at(slot).early_until_ns.store(until_ns, Relaxed);
-    }
-
-    /// `slot` is going to write; false if it has lost the right that it had early.
-    pub(crate) fn keep_right(&self, slot: SlotIndex) -> Result<bool> {
         let _guard = self.lock_commit()?;
-        self.slots.at(slot).early_until_ns.store(0, Relaxed);
-        Ok(self.right.owner() == slot.word())
+        let c = self.control();
+        let has_it = match c.right_owner.load(Relaxed) {
+            0 => self.right.reserved_for_other(slot),
+            owner => owner,
+        };
+        let is_early = |of: SlotIndex| self.slots.at(of).early_until_ns.load(Relaxed) != 0;
+        let takes = has_it == 0 || SlotIndex::from_word(has_it).is_some_and(is_early);
+        if takes && !self.region.layout().has_unresolved() {
+            self.right.take(slot, None);
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     /// Takes the right if it is free. Does not wait.
     pub(crate) fn try_take_right(&self, slot: SlotIndex) -> Result<bool> {
-        Ok(matches!(self.try_right(slot, false, None)?, Attempt::Taken))
+        Ok(matches!(self.try_right(slot, false, Claim::default())?, Attempt::Taken))
     }
 
-    fn try_right(
-        &self,
-        slot: SlotIndex,
-        may_queue: bool,
-        since_ns: Option<u64>,
-    ) -> Result<Attempt> {
+    fn try_right(&self, slot: SlotIndex, may_queue: bool, claim: Claim) -> Result<Attempt> {
         let guard = self.lock_commit()?;
         let c = self.control();
         self.slots.at(slot).granted.store(answer::NONE, Relaxed);
@@ -571,8 +584,8 @@ impl Database {
         if owner == 0 {
             owner = self.right.reserved_for_other(slot);
         }
-        if owner == 0 {
-            self.right.take(slot);
+        if owner == 0 || owner == slot.word() {
+            self.right.take(slot, claim.early);
             return Ok(Attempt::Taken);
         }
         if !may_queue {
@@ -581,14 +594,15 @@ impl Database {
         let s = self.slots.at(slot);
         s.waiting_for.store(self.slots.who_owns(owner).pid, Relaxed);
         s.state.store(txn_state::QUEUED, Relaxed);
-        self.right.enqueue(slot, since_ns);
+        s.early_until_ns.store(claim.early.map_or(0, |_| 1), Relaxed);
+        self.right.enqueue(slot, claim.since_ns);
         crash_point!("right.queued");
         drop(guard);
         Ok(Attempt::Queued)
     }
 
     /// Takes the right for a waiter if it is still free. If not, the waiter may be called again.
-    fn take_from_queue(&self, slot: SlotIndex) -> Result<bool> {
+    fn take_from_queue(&self, slot: SlotIndex, claim: Claim) -> Result<bool> {
         let _guard = self.lock_commit()?;
         let c = self.control();
         let s = self.slots.at(slot);
@@ -602,7 +616,7 @@ impl Database {
             return Ok(false);
         }
         self.right.drop_from_queue(slot);
-        self.right.take(slot);
+        self.right.take(slot, claim.early);
         c.right_served_ns.store(clock::monotonic_ns(), Relaxed);
         s.waiting_for.store(0, Relaxed);
         Ok(true)
@@ -658,7 +672,6 @@ impl Database {
     }
 
     fn refused(&self) -> Error {
-        self.control().counters.busy.fetch_add(1, Relaxed);
         let holder = self.right_holder();
         Error::Busy(format!(
             "a transaction of process {holder} needs the database for itself, or memory, and \
@@ -667,7 +680,6 @@ impl Database {
     }
 
     fn busy(&self, holder: u32, waited: Duration) -> Error {
-        self.control().counters.busy.fetch_add(1, Relaxed);
         Error::Busy(format!(
             "{} holds the writer's right (waited {} ms); retry, raise the busy timeout or use BEGIN CONCURRENT",
             self.describe_owner(holder),

@@ -152,10 +152,13 @@ impl Database {
     /// Transactions of all connections.
     pub fn transactions(&self) -> Vec<TransactionRow> {
         let now = unix_ms();
+        let owner = self.right.owner();
         self.slots
             .in_use()
             .filter_map(|(i, s)| {
                 let state = match s.state.load(Acquire) {
+                    // RIGHT-10
+                    txn_state::READING if owner == i.word() => "reading, next to write",
                     txn_state::READING => "reading",
                     txn_state::OPTIMISTIC => "writing, optimistic",
                     txn_state::QUEUED => "waiting for the writer's right",

@@ -57,10 +57,10 @@
 //!   nothing but a pin.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use super::{Conn, WriteMode};
-use crate::database::learned::{Outcome, Standing};
+use crate::database::learned::{EARLY, Outcome, Standing};
+use crate::database::right::Claim;
 use crate::error::{Error, Result};
 use crate::sync::wait::Wait;
 
@@ -68,44 +68,60 @@ use crate::sync::wait::Wait;
 /// before.
 const ROWS_ASKED: usize = 16;
 
-/// A transaction that takes the right at its first statement.
+/// A transaction that has taken the right at its first statement.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Early {
     first: u64,
-    standing: Standing,
     /// The newest commit when the transaction came.
     came_at: u64,
-    /// It has asked to keep the right, to write, and has it (RIGHT-10 in database/right.rs).
-    is_kept: bool,
-}
-
-impl Early {
-    /// How long it waits for the right; `None`: as long as its caller says.
-    pub(super) fn waits(&self) -> Option<Duration> {
-        self.standing.waits()
-    }
 }
 
 impl Conn {
-    /// Returns whether a transaction that begins with the statement `first`, a read, should take
-    /// the right first.
-    pub fn begins_early(&mut self, first: u64) -> bool {
+    /// Before a transaction begins with the statement `first`, a read: takes the right early if
+    /// that may pay (RIGHT-10). True if it has it: its snapshot is to be the newest.
+    ///
+    /// # Errors
+    /// Interrupted. After any other failure it begins as a reader.
+    pub fn begin_early(&mut self, first: u64, wait: &mut Wait<'_>) -> Result<bool> {
         let came_at = self.db.control().visible_ts.load(Relaxed);
-        let standing = self.db.learned().wants_right(first);
-        self.early = standing.map(|standing| Early { first, standing, came_at, is_kept: false });
+        let Some(standing) = self.db.learned().wants_right(first) else { return Ok(false) };
+        let claim = Claim { early: Some(EARLY), ..Claim::default() };
+        let taken = match standing.waits() {
+            None => self.db.acquire_right(self.slot, claim, wait),
+            Some(most) => {
+                let timeout = if wait.busy.is_some() { most } else { wait.timeout.min(most) };
+                let mut wait = Wait { timeout, busy: None, interrupted: &mut *wait.interrupted };
+                self.db.acquire_right(self.slot, claim, &mut wait)
+            }
+        };
+        if let Err(e) = taken {
+            self.db.learned().note_ended(first, Outcome::InVain);
+            return if matches!(e, Error::Interrupted) { Err(e) } else { Ok(false) };
+        }
+        self.early = Some(Early { first, came_at });
+        self.db.control().begun_early.fetch_add(1, Relaxed);
+        Ok(true)
+    }
+
+    /// True if the transaction has taken the right early.
+    pub fn began_early(&self) -> bool {
         self.early.is_some()
     }
 
-    /// Notes that the transaction did not get the right, and begins as a reader.
-    pub fn missed_early_right(&mut self) {
-        if let Some(early) = self.early.take() {
-            self.db.learned().note_ended(early.first, Outcome::InVain);
+    /// Whether the transaction, which takes the right to write, has lost the one that it took
+    /// early.
+    pub(super) fn note_lost_right(&mut self) {
+        self.lost_early = self.early.is_some() && self.db.right.owner() != self.slot.word();
+        if self.lost_early {
+            self.judge_early();
         }
     }
 
     /// Notes that a transaction that began with the statement `first` was refused.
     pub fn note_refused(&mut self, first: u64) {
-        self.db.learned().note_refused(first);
+        if !self.lost_early {
+            self.db.learned().note_refused(first);
+        }
     }
 
     /// Notes that a transaction that began with `first` will change the schema: others would be
@@ -117,35 +133,13 @@ impl Conn {
         }
     }
 
-    /// Notes that the right was taken, perhaps for a first statement.
-    pub(super) fn note_early_right(&mut self) {
-        if let Some(early) = &self.early {
-            self.db.hold_early(self.slot, early.standing.keeps());
-            self.db.control().begun_early.fetch_add(1, Relaxed);
+    /// Gives back the right that a transaction took early which has not written.
+    pub(super) fn end_early(&mut self) {
+        if self.early.is_some() {
+            self.judge_early();
+            self.db.release_right(self.slot);
         }
-    }
-
-    /// A transaction that took the right early is going to write. False if it has lost the right
-    /// since: it has to roll back as a writer, and may go on as one that has read everything.
-    ///
-    /// # Errors
-    /// The database has stopped.
-    pub fn keep_right(&mut self) -> Result<bool> {
-        let Some(early) = self.early.as_mut().filter(|early| !early.is_kept) else {
-            return Ok(true);
-        };
-        early.is_kept = self.db.keep_right(self.slot)?;
-        Ok(early.is_kept)
-    }
-
-    /// Refuses a commit of what was written without asking for the right (RIGHT-10).
-    pub(super) fn refuse_unkept(&self) -> Result<()> {
-        match &self.early {
-            Some(early) if !early.is_kept && !self.writes.is_empty() => Err(Error::Misuse(
-                "a write with a right that was held early, and not kept; roll back".into(),
-            )),
-            _ => Ok(()),
-        }
+        self.lost_early = false;
     }
 
     /// Decides whether taking the right early has paid. The transaction is about to end.

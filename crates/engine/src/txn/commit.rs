@@ -94,7 +94,6 @@ impl Conn {
         self.state.permits_commit()?;
         self.refuse_doomed()?;
         self.db.check_fork()?;
-        self.refuse_unkept()?;
         self.judge_early();
         if self.writes.is_empty() {
             return self.commit_nothing(sync);

@@ -115,9 +115,6 @@ impl Conn {
         if self.state.is_exclusive() {
             return Ok(());
         }
-        if !self.keep_right()? {
-            return Err(Error::Misuse("the right that was held early is lost; roll back".into()));
-        }
         let now = Before {
             mode: self.state.mode(),
             had_right: self.state.has_right(),

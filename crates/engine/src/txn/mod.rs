@@ -44,6 +44,7 @@ use crate::commit::writes::{self, WriteSet};
 use crate::commit::{Candidate, Snapshot};
 use crate::database::Database;
 use crate::database::listed::Listed;
+use crate::database::right::Claim;
 use crate::error::{Conflict, Error, Result};
 use crate::fault::is_planted;
 use crate::ids::{Root, SlotIndex, TxnId};
@@ -109,6 +110,8 @@ pub struct Conn {
     deleted: (u32, u64),
     /// It takes the right at its first statement (begin.rs).
     early: Option<begin::Early>,
+    /// It took the right early, and had lost it when it began to write.
+    lost_early: bool,
     pub(crate) writes: WriteSet,
     pub(crate) reads: ReadSet,
     pub(crate) conflict: Option<Box<Conflict>>,
@@ -156,6 +159,7 @@ impl Conn {
             company: 0,
             deleted: (0, 0),
             early: None,
+            lost_early: false,
             writes: WriteSet::new(),
             reads: ReadSet::new(),
             conflict: None,
@@ -246,7 +250,6 @@ impl Conn {
             // stock SQLite.
             WriteMode::Queued => {
                 self.write_from_now(wait)?;
-                self.note_early_right();
             }
         }
         self.state.become_writer(mode);
@@ -296,22 +299,17 @@ impl Conn {
 
     /// Waits for the writer's right.
     pub(crate) fn take_right(&mut self, wait: &mut Wait<'_>) -> Result<()> {
-        let since_ns = self.waits_since.take();
-        let taken = match self.early.as_ref().and_then(begin::Early::waits) {
-            None => self.db.acquire_right(self.slot, since_ns, wait),
-            Some(most) => {
-                let timeout = if wait.busy.is_some() { most } else { wait.timeout.min(most) };
-                let mut wait = Wait { timeout, busy: None, interrupted: &mut *wait.interrupted };
-                self.db.acquire_right(self.slot, since_ns, &mut wait)
-            }
-        };
-        match taken {
+        self.note_lost_right();
+        let claim = Claim { since_ns: self.waits_since.take(), early: None };
+        match self.db.acquire_right(self.slot, claim, wait) {
             // RIGHT-10: nobody who writes is refused for one that has not written. Who is in the
             // way of an exclusive one is (RIGHT-5), and its caller asks for that.
-            Err(Error::Busy(_))
-                if self.early.is_none()
-                    && !self.db.right.was_refused(self.slot)
-                    && self.db.take_from_early(self.slot)? => {}
+            Err(Error::Busy(text)) => {
+                if self.db.right.was_refused(self.slot) || !self.db.take_from_early(self.slot)? {
+                    self.db.control().counters.busy.fetch_add(1, Relaxed);
+                    return Err(Error::Busy(text));
+                }
+            }
             other => other?,
         }
         self.state.set_right(true);

@@ -185,6 +185,7 @@ impl Conn {
     /// Ends the snapshot, or a lone pin, and settles what it has shown (VISIBLE-1 in
     /// visibility.rs).
     pub fn snapshot_end(&mut self) {
+        self.end_early();
         if let Some(snapshot) = self.snapshot.take() {
             self.listed = snapshot.memtables;
         }

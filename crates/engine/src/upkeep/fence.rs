@@ -183,6 +183,8 @@ impl MergeRight<'_> {
     /// lowered, or will be up with the next commit.
     pub(crate) fn lower_fence(&self) -> Result<bool> {
         let c = self.db.control();
+        // RIGHT-10: it has written nothing, and may never write.
+        self.db.end_early(true)?;
         {
             let _guard = self.db.lock_commit()?;
             match c.fence.load(Relaxed) {

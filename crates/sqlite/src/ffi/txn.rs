@@ -27,7 +27,6 @@ const PL_WRITE_BESIDE: c_int = 3;
 const PL_FENCE_NONE: u32 = 0;
 const PL_FENCE_UP: u32 = 1;
 const PL_FENCE_LOWERED: u32 = 2;
-const PL_FIRST_NO_RIGHT: c_int = 2;
 const PL_FIRST_CHANGES: c_int = 3;
 
 /// See engine.h.
@@ -82,7 +81,11 @@ pub unsafe extern "C" fn pl_snapshot_put_off(conn: *mut PlConn) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_snapshot_end(conn: *mut PlConn) {
     // SAFETY: engine.h.
-    unsafe { end_in_memory(conn, "pl_snapshot_end", |c| c.snapshot_end()) }
+    unsafe {
+        // To give the right back it may wait.
+        let _uncancelled = (*conn).conn.began_early().then(Uncancelled::begin);
+        end_in_memory(conn, "pl_snapshot_end", |c| c.snapshot_end());
+    }
 }
 
 /// See engine.h.
@@ -152,21 +155,19 @@ pub unsafe extern "C" fn pl_write_begin(
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_begins_early(conn: *mut PlConn, first: u64) -> c_int {
-    let early = |c: &mut Conn| if c.begins_early(first) { SQLITE_OK } else { SQLITE_DONE };
+pub unsafe extern "C" fn pl_begin_early(
+    conn: *mut PlConn,
+    first: u64,
+    wait: *const PlWait,
+) -> c_int {
     // SAFETY: engine.h.
-    unsafe { look(conn, "pl_begins_early", early) }
-}
-
-/// See engine.h.
-///
-/// # Safety
-/// As engine.h says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_keep_right(conn: *mut PlConn) -> c_int {
-    let keep = |c: &mut Conn| Ok(if c.keep_right()? { SQLITE_OK } else { SQLITE_DONE });
-    // SAFETY: engine.h.
-    unsafe { with_memory(conn, "pl_keep_right", keep) }
+    unsafe {
+        with_memory(conn, "pl_begin_early", |c| {
+            let _uncancelled = Uncancelled::begin();
+            let early = with_wait(wait, |w| c.begin_early(first, w))?;
+            Ok(if early { SQLITE_OK } else { SQLITE_DONE })
+        })
+    }
 }
 
 /// See engine.h.
@@ -176,7 +177,6 @@ pub unsafe extern "C" fn pl_keep_right(conn: *mut PlConn) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_note_first(conn: *mut PlConn, first: u64, what: c_int) {
     let note = |c: &mut Conn| match what {
-        PL_FIRST_NO_RIGHT => c.missed_early_right(),
         PL_FIRST_CHANGES => c.note_schema_change(first),
         _ => c.note_refused(first),
     };
