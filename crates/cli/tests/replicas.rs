@@ -21,9 +21,9 @@ fn replica() -> Option<Scene> {
 }
 
 fn whole() -> String {
-    format!(
+    plait_engine::replica::with_sum(&format!(
         "plait replica 1\nplace {PLACE}\nchain 00ff\nrecord 1234\nsalt 7\nfirst 1\ncommit 98\nwritten 1764380000000\n"
-    )
+    ))
 }
 
 /// Holds the lock as a follower does.

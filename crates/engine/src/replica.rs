@@ -9,19 +9,34 @@
 //! how far a replica is. A ticket below `first` is of a session before the one that the mark tells
 //! of: what became of its commit is not known, as on the primary.
 //!
+//! Handles look for the mark when they open the file and when they join. One that was a member before the
+//! mark came, or has come since it was deleted, finds none. So the session says it as well:
+//!
+//! | `Control::follows` | who commits | becomes |
+//! |---|---|---|
+//! | 0, in a new session | anybody, but for handles that have seen a mark | 1 when a follower has joined, under the writer's right |
+//! | 1 | connections of followers | 0 by `plait promote`, when it has removed the mark |
+//!
 //! Invariants
 //! - REPLICA-1 A mark that cannot be read, is damaged or of another version is an error with a
 //!   sentence, never taken for a missing one.
 //! - REPLICA-2 A wait for a ticket returns true only behind a mark that was read in this call and
 //!   holds it: what is read afterwards has the commit.
+//! - REPLICA-3 Behind [`Database::begin_following`] no connection but a follower's commits. Whoever has the writer's
+//!   right when the word is set was waited for, exclusive and prepared transactions among them; who
+//!   takes it later looks at the word then, and a commit without it does in its critical section.
+//! - REPLICA-4 The last line of a mark is a checksum of the others: no other `record` or `place` is taken
+//!   for the follower's.
 //!
 //! Deliberately absent: writing it. Only the follower does.
 
 use std::fs::symlink_metadata;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::fault;
 use crate::storage::names::follows_path;
@@ -29,6 +44,8 @@ use crate::storage::side;
 use crate::sync::clock::exact_unix_ms;
 
 const FIRST_LINE: &str = "plait replica 1";
+/// The word of the last line.
+const SUM: &str = "sum ";
 /// No mark is longer.
 const BYTES_MAX: u64 = 1 << 16;
 /// Between two looks of a wait, which become rarer.
@@ -95,6 +112,18 @@ pub fn read(base: &Path) -> Result<Option<Mark>> {
     parse(&bytes).map(Some).map_err(|why| refused(why.into()))
 }
 
+/// Returns the lines of a mark with the checksum behind them.
+pub fn with_sum(lines: &str) -> String {
+    format!("{lines}{SUM}{:08x}\n", crc32c::crc32c(lines.as_bytes()))
+}
+
+/// Returns the lines of a mark before its checksum; `None` if that is not theirs.
+pub fn sound(text: &str) -> Option<&str> {
+    let at = text.strip_suffix('\n')?.rfind('\n')? + 1;
+    let lines = &text[..at];
+    (with_sum(lines) == text).then_some(lines)
+}
+
 fn parse(bytes: &[u8]) -> Result<Mark, &'static str> {
     const DAMAGED: &str = "it is damaged";
     let text = std::str::from_utf8(bytes).map_err(|_| DAMAGED)?;
@@ -107,10 +136,7 @@ fn parse(bytes: &[u8]) -> Result<Mark, &'static str> {
         }
         Some(_) => return Err(DAMAGED),
     }
-    // It was cut.
-    if !text.ends_with('\n') {
-        return Err(DAMAGED);
-    }
+    let lines = sound(text).ok_or(DAMAGED)?.lines().skip(1);
     let mut mark = Mark::default();
     let (mut record, mut commit, mut written) = (None, None, None);
     for line in lines {
@@ -139,31 +165,94 @@ fn parse(bytes: &[u8]) -> Result<Mark, &'static str> {
     }
 }
 
-/// Returns why the database can only be read, and what to do. `rests`: its page 1 has said that
-/// it is a replica at rest.
-pub fn refusal(base: &Path, rests: bool) -> String {
-    let name = base.display();
-    let why = match read(base) {
-        Ok(Some(mark)) => format!("{name} follows {}", mark.place),
-        Ok(None) if rests => {
+/// What has told a handle that its database is a replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// The mark, when it was opened.
+    ByMark,
+    /// Page 1, at rest.
+    AtRest,
+    /// The session, when it was to write.
+    BySession,
+}
+
+/// A path as one word of a command.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    shlex::try_quote(&text).map_or_else(|_| text.clone(), Into::into)
+}
+
+/// Returns why the database can only be read, and what to do.
+pub fn refusal(base: &Path, told: Told) -> String {
+    let (name, word) = (base.display(), quoted(base));
+    let why = match (read(base), told) {
+        (Ok(Some(mark)), _) => format!("{name} follows {}", mark.place),
+        (Ok(None), Told::AtRest) => {
             return format!(
                 "{name} is a copy of a replica, without the mark of its follower: `plait promote \
-                 {name}` makes it a database of its own; if that was done, open it again"
+                 {word}` makes it a database of its own; if that was done, open it again"
             );
         }
-        Ok(None) => {
+        (Ok(None), Told::BySession) => {
+            return format!(
+                "{name} follows a primary, though its mark {} was removed: write on the primary, or \
+                 `plait promote {word}`",
+                follows_path(base).display()
+            );
+        }
+        (Ok(None), Told::ByMark) => {
             return format!(
                 "{name} followed a primary when this connection opened it: open it again"
             );
         }
-        Err(e) => e.to_string(),
+        (Err(e), _) => e.to_string(),
     };
-    format!("{why}: write on the primary, or `plait promote {name}`")
+    format!("{why}: write on the primary, or `plait promote {word}`")
+}
+
+impl Database {
+    /// From here on followers alone commit (REPLICA-3). The caller's connection has the writer's right.
+    ///
+    /// # Errors
+    /// Those of the commit mutex.
+    pub(crate) fn begin_following(&self) -> Result<()> {
+        self.tell_whether_it_follows(true)
+    }
+
+    /// Who may write by the mark may commit again: it was removed.
+    ///
+    /// # Errors
+    /// Those of the commit mutex.
+    pub fn end_following(&self) -> Result<()> {
+        self.tell_whether_it_follows(false)
+    }
+
+    fn tell_whether_it_follows(&self, follows: bool) -> Result<()> {
+        let _guard = self.lock_commit()?;
+        self.control().follows.store(u32::from(follows), Relaxed);
+        Ok(())
+    }
+
+    /// True if a follower has joined this session, and the database was not promoted since.
+    pub fn is_followed(&self) -> bool {
+        // Relaxed: changes under the commit mutex, and where it decides the caller has that, or has taken
+        // the writer's right under it.
+        self.control().follows.load(Relaxed) != 0
+    }
+
+    /// Fails if followers alone commit.
+    pub(crate) fn refuse_replica(&self) -> Result<()> {
+        if self.is_followed() { Err(Error::Follows(self.path().to_owned())) } else { Ok(()) }
+    }
 }
 
 /// Returns name and value of what `plait_status` tells of a replica; nothing of another database.
-pub fn status(base: &Path) -> (Rows<i64>, Rows<String>) {
+pub fn status(db: &Database) -> (Rows<i64>, Rows<String>) {
+    let base = db.path();
     let mark = match read(base) {
+        Ok(None) if db.is_followed() => {
+            return (Vec::new(), vec![("replica_error", refusal(base, Told::BySession))]);
+        }
         Ok(None) => return Default::default(),
         Err(e) => return (Vec::new(), vec![("replica_error", e.to_string())]),
         Ok(Some(mark)) => mark,

@@ -63,10 +63,11 @@ const READS: &[&str] = &[
 ];
 
 fn mark(record: u64, first: u64, commit: u64) -> String {
-    format!(
+    let lines = format!(
         "plait replica 1\nplace {PLACE}\nchain {}\nrecord {record}\nsalt 305419896\nfirst {first}\ncommit {commit}\nwritten 1764380000000\nlater words\n",
         "0f".repeat(16)
-    )
+    );
+    format!("{lines}sum {:08x}\n", crc32c::crc32c(lines.as_bytes()))
 }
 
 /// As a follower does: whole or not at all.

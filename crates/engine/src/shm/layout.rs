@@ -32,7 +32,7 @@ use crate::storage::names::{SHARED_MEMORY_BYTES, SHARED_MEMORY_MAGIC};
 use crate::sync::mutex::SharedMutex;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 28;
+pub const LAYOUT_VERSION: u32 = 29;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = SHARED_MEMORY_MAGIC;
 /// Memtable arenas: the small ones come first.
@@ -320,6 +320,8 @@ pub struct Control {
     pub has_large: AtomicU32,
     /// Entries of `recent`, from the first on, that have disk space.
     pub recent_allocated: AtomicU32,
+    /// (M) Not 0: the database is a replica, which its follower alone writes (REPLICA-3 in replica.rs).
+    pub follows: AtomicU32,
     /// Timestamp of the first entry of `recent`.
     pub first_ts: AtomicU64,
     /// One of [`fence`].
@@ -738,7 +740,7 @@ mod tests {
         assert!(PAGE_ON_FORMATS.contains(&format!("Layout version {LAYOUT_VERSION}, ")));
         let is = offsets!(Control:
             commit_mutex visible_ts readable_ts readable_needs full_end applied_lsn active_arena
-            has_large recent_allocated first_ts fence salt base_generation exclusive_generation
+            has_large recent_allocated follows first_ts fence salt base_generation exclusive_generation
             stamped_generation right_owner merge_owner merge_word fence_cookie queue_head queue
             slots_high_water owed relaxed_write_ms background_merge wal_limit_bytes wal_bytes
             generations rowids conflicts counters right_served_ns mark_owners processes_high_water

@@ -38,7 +38,7 @@ impl Following {
             return Ok(Done::Waited);
         };
         let (mark, number) = (made.mark.clone(), made.mark.record);
-        self.refuse_foreign()?;
+        self.refuse_foreign(&made)?;
         let before = self.mark.clone().unwrap_or_else(|| mark.clone());
         self.note(Mark { seeding: true, chain: mark.chain, ..before }, true)?;
         self.put(made)?;
@@ -49,16 +49,25 @@ impl Following {
         Ok(Done::Copied(number))
     }
 
-    /// A program had the name open before this began, and has made a database of its own there.
-    fn refuse_foreign(&self) -> Result<()> {
+    /// Fails if a program that had the name open before this began has made a database of its own there. From
+    /// then on none can (REPLICA-3).
+    fn refuse_foreign(&mut self, made: &Made) -> Result<()> {
         let is_new = self.mark.as_ref().is_some_and(|mark| mark.chain == ChainId::default());
-        let database = &self.settings.database;
-        match std::fs::metadata(database) {
-            Ok(there) if is_new && there.len() > 0 => Err(Error::Replaced(format!(
+        let database = self.settings.database.clone();
+        if !is_new || std::fs::symlink_metadata(&database).is_err() {
+            return Ok(());
+        }
+        let failed = |why: String| target(made.mark.record, why);
+        let is_foreign = Live::is_taken(&database) || {
+            Live::found(&database, made.file.path()).map_err(failed)?;
+            self.live()?.has_tables().map_err(failed)?
+        };
+        match is_foreign {
+            true => Err(Error::Replaced(format!(
                 "a program has made {} a database of its own meanwhile",
                 database.display()
             ))),
-            _ => Ok(()),
+            false => Ok(()),
         }
     }
 

@@ -30,7 +30,7 @@ pub struct Live {
 
 impl Live {
     /// Joins the session of a database, to apply frames of the session with this salt, behind one with
-    /// this checksum.
+    /// this checksum. Nobody else writes it from then on (REPLICA-3).
     ///
     /// # Errors
     /// In words.
@@ -54,7 +54,10 @@ impl Live {
             .map_err(|why| format!("cannot make {shown} read-only for others: {why}"))?;
         let joined = Shipper::joined(&path)
             .ok_or_else(|| format!("{shown} is not in concurrent mode any more: begin anew"))?;
-        let follower = Follower::new(joined, salt, crc).map_err(|e| e.to_string())?;
+        // From here on nobody else writes it, whenever they opened it.
+        let mut wait = Wait { timeout: PATIENCE, busy: None, interrupted: &mut || false };
+        let follower = Follower::new(joined, salt, crc, &mut wait)
+            .map_err(|e| format!("cannot keep others from writing {shown}: {e}"))?;
         let file = named(&path).ok_or_else(|| format!("{shown} was removed"))?;
         Ok(Live { follower, connection, file })
     }
@@ -78,6 +81,25 @@ impl Live {
         Ok(rows.first().is_some_and(|row| {
             matches!(row[..], [Value::Integer(0), Value::Integer(all), Value::Integer(done)] if all == done)
         }))
+    }
+
+    /// It has tables, or other things of a schema.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn has_tables(&self) -> Result<bool, String> {
+        let count = self.connection.integer("SELECT count(*) FROM sqlite_schema");
+        count.map(|count| count > 0).map_err(|e| e.said())
+    }
+
+    /// A file has tables, or is no database.
+    pub fn is_taken(database: &Path) -> bool {
+        let count = || {
+            let connection = Library::linked().open_with(database, OpenFlags::ReadOnly)?;
+            connection.busy_timeout(PATIENCE)?;
+            connection.integer("SELECT count(*) FROM sqlite_schema")
+        };
+        count() != Ok(0)
     }
 
     /// The file still has its name.

@@ -37,7 +37,7 @@ use self::gathering::Batch;
 pub use self::live::Live;
 use self::mark::Mark;
 use crate::chain::{Flow, Reader};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, printable};
 use crate::ids::{ChainId, RecordNumber};
 use crate::store::Backoff;
 use crate::world::{Patience, World};
@@ -213,6 +213,25 @@ impl Following {
         }
     }
 
+    /// Makes a mark anew that was deleted while this follows. The session refuses writes meanwhile (REPLICA-3).
+    fn look_at_mark(&mut self) -> Result<()> {
+        let database = &self.settings.database;
+        match &self.mark {
+            Some(mark)
+                if self.live.is_some() && plait_engine::replica::look(database) == Some(false) =>
+            {
+                let path = plait_engine::storage::names::follows_path(database);
+                eprintln!(
+                    "plait-replicate: {} was deleted, and is made anew: `plait promote` is what makes a replica a \
+                     database of its own",
+                    printable(&path.to_string_lossy())
+                );
+                self.note(mark.clone(), true)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Begins anew where the database was removed, and nowhere else.
     fn look_at_file(&mut self) -> Result<()> {
         let database = &self.settings.database;
@@ -226,7 +245,7 @@ impl Following {
                 "{} is another file than the one that followed",
                 database.display()
             ))),
-            _ => Ok(()),
+            _ => self.look_at_mark(),
         }
     }
 

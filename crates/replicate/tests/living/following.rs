@@ -343,6 +343,90 @@ fn a_program_that_has_opened_the_name_before_the_follower_can_only_read() {
     }
 }
 
+fn refused(db: &plait_client::Connection, sql: &str, says: &str) {
+    let error = db.execute(sql).expect_err(sql);
+    assert_eq!(error.code, plait_client::READONLY, "{sql}: {}", error.said());
+    assert!(
+        error.said().contains(says) && error.said().contains("plait promote"),
+        "{}",
+        error.said()
+    );
+}
+
+// holds REPLICA-3, FOLLOWS-4
+#[test]
+fn who_had_the_database_open_before_the_follower_writes_no_more() {
+    let stage = Stage::new();
+    let path = &stage.database;
+    stage.execute("INSERT INTO t VALUES(1, 'own')");
+    let [mut open_ones @ ..] = [open(path), open(path), open(path)];
+    for (db, begin) in open_ones.iter_mut().zip(["BEGIN CONCURRENT", "BEGIN", "SELECT 1"]) {
+        db.execute(begin).expect("it begins");
+        assert_eq!(db.integer("SELECT count(*) FROM t"), Ok(1), "a member of the session");
+    }
+    let [optimistic, reads, idle] = open_ones;
+    optimistic.execute("INSERT INTO t VALUES(2, 'own')").expect("it is not committed");
+    let place = PathBuf::from(format!("{}-plait-follows", path.display()));
+    let mut mark = plait_replicate::following::mark::Mark::of_nothing("/mnt/place");
+    mark.record = plait_replicate::ids::RecordNumber(1);
+    mark.write(path, true).expect("it is written");
+    // It waits for who has the writer's right, and exclusive transactions have it.
+    idle.execute("BEGIN IMMEDIATE; CREATE TABLE u(a)").expect("nobody follows yet");
+    let live = std::thread::scope(|scope| {
+        let joins = scope.spawn(|| plait_replicate::following::Live::join(path, (7, 0)));
+        nap(300);
+        assert!(!joins.is_finished(), "a transaction has the right");
+        idle.execute("COMMIT").expect("it was before");
+        joins.join().expect("no panic").expect("it joins")
+    });
+    refused(&optimistic, "COMMIT", "follows /mnt/place");
+    refused(&reads, "INSERT INTO t VALUES(3, 'own')", "follows /mnt/place");
+    for sql in [
+        "INSERT INTO t VALUES(3, 'own')",
+        "BEGIN IMMEDIATE",
+        "BEGIN CONCURRENT; UPDATE t SET v = 'own'",
+        "CREATE TABLE own(a)",
+        "VACUUM",
+    ] {
+        refused(&idle, sql, "follows /mnt/place");
+        let _ = idle.execute("ROLLBACK");
+    }
+    // Nor does who comes when the mark was deleted, also behind the follower's end.
+    std::fs::remove_file(place).expect("it is there");
+    refused(&open(path), "INSERT INTO t VALUES(3, 'own')", "was removed");
+    drop(live);
+    refused(&open(path), "INSERT INTO t VALUES(3, 'own')", "was removed");
+    assert_eq!(idle.integer("SELECT count(*) FROM t"), Ok(1));
+    let told = "SELECT value FROM plait_status WHERE name = 'replica_error'";
+    assert!(idle.text(told).is_ok_and(|text| text.contains("was removed")));
+}
+
+// holds REPLICA-3
+#[test]
+fn a_mark_that_is_deleted_under_its_follower_is_made_anew_and_nobody_writes_meanwhile() {
+    let (stage, sidecar) = begun();
+    let follower = follower(&stage);
+    stage.agrees();
+    agrees(&stage);
+    let path = PathBuf::from(format!("{}-plait-follows", replica(&stage).display()));
+    let kept = open(&replica(&stage));
+    kept.integer("SELECT count(*) FROM t").expect("it is read");
+    for _ in 0..20 {
+        let _ = std::fs::remove_file(&path);
+        let own = open(&replica(&stage)).execute("INSERT INTO t VALUES(5, 'own')");
+        assert_eq!(own.expect_err("a replica").code, plait_client::READONLY);
+    }
+    let begun = Instant::now();
+    while !path.exists() {
+        assert!(begun.elapsed() < PATIENCE, "the mark is not made anew");
+        nap(20);
+    }
+    stage.execute("INSERT INTO t VALUES(6, 'of the primary')");
+    agrees(&stage);
+    assert_eq!(follower.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
 // holds NOTED-2
 #[test]
 fn a_name_that_a_program_opens_too_early_becomes_the_replica() {
