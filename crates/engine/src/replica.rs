@@ -72,6 +72,10 @@ pub struct Mark {
     pub commit: u64,
     /// When the primary wrote that record, in milliseconds since 1970, by its clock.
     pub written_ms: u64,
+    /// What keeps its follower from going on; empty: nothing.
+    pub trouble: String,
+    /// Since when, in milliseconds since 1970.
+    pub trouble_since_ms: u64,
 }
 
 /// Returns whether the mark lies beside the database; `None` if it cannot be found out. One system
@@ -144,6 +148,8 @@ fn parse(bytes: &[u8]) -> Result<Mark, &'static str> {
         match name {
             "place" => value.clone_into(&mut mark.place),
             "chain" => value.clone_into(&mut mark.chain),
+            "trouble" => value.clone_into(&mut mark.trouble),
+            "trouble_since" => mark.trouble_since_ms = value.parse().map_err(|_| DAMAGED)?,
             "record" | "salt" | "first" | "commit" | "written" => {
                 let value: u64 = value.parse().map_err(|_| DAMAGED)?;
                 match name {
@@ -257,8 +263,14 @@ pub fn status(db: &Database) -> (Rows<i64>, Rows<String>) {
         Err(e) => return (Vec::new(), vec![("replica_error", e.to_string())]),
         Ok(Some(mark)) => mark,
     };
+    let mut texts = vec![("replica_place", mark.place)];
+    let mut trouble = Vec::new();
+    if !mark.trouble.is_empty() {
+        texts.push(("replica_error", mark.trouble));
+        trouble.push(("replica_error_since_ms", mark.trouble_since_ms as i64));
+    }
     if mark.record == 0 {
-        return (vec![("replica_record", 0)], vec![("replica_place", mark.place)]);
+        return ([vec![("replica_record", 0)], trouble].concat(), texts);
     }
     let lag_ms = exact_unix_ms().saturating_sub(mark.written_ms);
     let numbers = vec![
@@ -267,7 +279,7 @@ pub fn status(db: &Database) -> (Rows<i64>, Rows<String>) {
         ("replica_written_ms", mark.written_ms as i64),
         ("replica_lag_ms", lag_ms as i64),
     ];
-    (numbers, vec![("replica_place", mark.place)])
+    ([numbers, trouble].concat(), texts)
 }
 
 fn no_longer(base: &Path) -> Error {

@@ -53,6 +53,8 @@
 **    2 2: nobody is locked out of a database that is none's replica.
 **  - FOLLOWS-7 What the mark tells is told of the file that it lies beside: a handle whose file was
 **    removed since, and made anew, gets an error (plMarkIsOwn()), not the new one's answers.
+**  - FOLLOWS-8 Settings of the whole session (plait_wal_limit, plait_background_merge) are its
+**    follower's alone: with a limit of a byte it could not go on.
 */
 
 /* Btree.ePlFollows */

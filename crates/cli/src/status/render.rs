@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use comfy_table::{Table, presets};
+use plait_engine::replica;
 
 use super::session::{Rows, Session};
 use super::{Look, people, person, replication};
@@ -92,6 +93,12 @@ pub fn at_rest(file: &Path, outside: &Inspection, openers: &[u32]) -> String {
         );
     }
     match outside.outlook() {
+        Outlook::Ordinary if replica::is_marked(&outside.path) => format!(
+            "in mode {}, which no follower goes on with, though the mark of one lies beside it; `plait promote {file}` makes it a \
+             database of its own, which `plait enable {file}` takes; or move it and the files beside it away, and follow anew",
+            outside.header.mode(),
+            file = quoted(file)
+        ),
         Outlook::Ordinary => format!(
             "in mode {}, not in concurrent mode; switch with `plait enable {}`",
             outside.header.mode(),

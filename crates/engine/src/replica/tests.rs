@@ -27,6 +27,7 @@ fn the_lines_are_read_and_unknown_ones_are_left() {
         first: 7,
         commit: 98,
         written_ms: 1_764_380_000_000,
+        ..Mark::default()
     };
     assert_eq!(mark, expected);
     let whole = with_sum(WHOLE);

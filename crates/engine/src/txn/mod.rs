@@ -187,7 +187,10 @@ impl Conn {
     }
 
     /// Fails if the database is a replica, and this is not its follower (REPLICA-3 in replica.rs).
-    pub(crate) fn refuse_replica(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// Follows.
+    pub fn refuse_replica(&self) -> Result<()> {
         if self.is_follower { Ok(()) } else { self.db.refuse_replica() }
     }
 

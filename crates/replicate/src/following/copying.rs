@@ -4,7 +4,7 @@ use std::any::Any;
 use std::path::{Path, PathBuf};
 
 use super::mark::Mark;
-use super::{Done, Following, Live, Stuck, TRIES, target};
+use super::{Done, Following, Live, Stuck, target};
 use crate::apply::Progress;
 use crate::chain::{Found, Reader};
 use crate::error::{Error, Result};
@@ -13,7 +13,6 @@ use crate::library;
 use crate::new_file::NewFile;
 use crate::record::{Header, Item, Record, header_of};
 use crate::restore::{Restored, Stop, restore};
-use crate::world::Patience;
 
 /// Records behind an OPEN in which the first commit is looked for.
 const FIRST_RECORDS: u32 = 8;
@@ -107,8 +106,7 @@ impl Following {
     /// led no further would be in the way of that, too.
     async fn make(&self) -> Result<Option<Made>> {
         let has = self.mark.as_ref().map_or(RecordNumber::NONE, |mark| mark.record);
-        let world = self.world.with(Patience::Tries(TRIES));
-        let tip = crate::chain::find_tip(&world).await?.ok_or(Error::Empty)?;
+        let tip = crate::chain::find_tip(&self.world).await?.ok_or(Error::Empty)?;
         let header = &tip.record.header;
         self.refuse_another_chain(header.chain)?;
         let leads_on = match self.stuck {
@@ -125,11 +123,19 @@ impl Following {
         };
         let opener = library::opener().ok_or_else(|| target(has, "out of memory"))?;
         let file = NewFile::begin(&beside, opener, self.world.random().number() as u32)
-            .map_err(|e| target(has, format!("cannot make {}: {e}", beside.display())))?;
+            .map_err(|e| {
+                let why = match e.kind() {
+                    std::io::ErrorKind::AlreadyExists => format!(
+                        "{e}, of a database that was removed or moved away: remove that file, too, and the others of its name"
+                    ),
+                    _ => e.to_string(),
+                };
+                target(has, format!("cannot make {}: {why}", beside.display()))
+            })?;
         let versions = library::versions();
         let ignored = &mut |_: Progress| {};
         let (restored, made) =
-            restore(&world, Box::new(file), Stop::Newest, &versions, ignored).await?;
+            restore(&self.world, Box::new(file), Stop::Newest, &versions, ignored).await?;
         let made: Box<dyn Any> = made;
         let mut file = made.downcast::<NewFile>().map_err(|_| target(has, "another target"))?;
         let mark = self.mark_of(&restored).await?;
@@ -184,6 +190,7 @@ impl Following {
             counter: 0,
             until: None,
             seeding: false,
+            trouble: None,
         })
     }
 

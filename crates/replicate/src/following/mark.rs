@@ -60,6 +60,17 @@ pub struct Mark {
     pub until: Option<Lsn>,
     /// NOTED-1.
     pub seeding: bool,
+    /// What keeps the follower from going on.
+    pub trouble: Option<Trouble>,
+}
+
+/// What keeps a follower from going on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// In words, on one line.
+    pub what: String,
+    /// Since when, in milliseconds since 1970.
+    pub since_ms: u64,
 }
 
 impl Mark {
@@ -79,6 +90,7 @@ impl Mark {
             counter: 0,
             until: None,
             seeding: true,
+            trouble: None,
         }
     }
 
@@ -129,6 +141,10 @@ impl Mark {
                 until => Some(Lsn(until)),
             },
             seeding: number("seeding")? != 0,
+            trouble: match number("trouble_since")? {
+                0 => None,
+                since_ms => Some(Trouble { what: (*words.get("trouble")?).to_owned(), since_ms }),
+            },
         })
     }
 
@@ -171,9 +187,12 @@ impl Mark {
         let hash: String = self.hash.0.iter().map(|byte| format!("{byte:02x}")).collect();
         let until = self.until.unwrap_or(Lsn(0));
         let seeding = u8::from(self.seeding);
+        let (since, trouble) =
+            self.trouble.as_ref().map_or((0, ""), |trouble| (trouble.since_ms, &*trouble.what));
         plait_engine::replica::with_sum(&format!(
             "{FIRST}\nplace {place}\nchain {chain}\nrecord {record}\nsalt {salt}\nfirst {first}\ncommit {commit}\n\
-             written {written_ms}\nhash {hash}\nstream {stream}\ncrc {crc}\ncounter {counter}\nuntil {until}\nseeding {seeding}\n"
+             written {written_ms}\nhash {hash}\nstream {stream}\ncrc {crc}\ncounter {counter}\nuntil {until}\nseeding {seeding}\n\
+             trouble_since {since}\ntrouble {trouble}\n"
         ))
     }
 }
@@ -209,6 +228,7 @@ mod tests {
             counter: 12,
             until: Some(Lsn(9)),
             seeding: true,
+            trouble: Some(Trouble { what: "the store is full: free some".to_owned(), since_ms: 7 }),
         }
     }
 
@@ -221,7 +241,7 @@ mod tests {
             mark().write(&database, durably).unwrap();
             assert_eq!(Mark::read(&database), Ok(Some(mark())));
         }
-        let no_commit = Mark { until: None, seeding: false, ..mark() };
+        let no_commit = Mark { until: None, seeding: false, trouble: None, ..mark() };
         no_commit.write(&database, true).unwrap();
         assert_eq!(Mark::read(&database), Ok(Some(no_commit)));
     }

@@ -637,10 +637,95 @@ fn a_store_that_is_away_is_waited_for() {
     std::fs::rename(&stage.url, &elsewhere).expect("it goes");
     std::fs::write(&stage.url, b"no folder").expect("something in its place");
     stage.writer(2, Some(100), "FULL").ended();
-    nap(500);
+    is_told(&stage, "");
     std::fs::remove_file(&stage.url).expect("it goes");
     std::fs::rename(&elsewhere, &stage.url).expect("it comes back");
     agrees(&stage);
+    is_told_nothing(&stage);
     assert_eq!(follower.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+/// Waits until the mark says that something is in the way, and what.
+fn is_told(stage: &Stage, says: &str) {
+    let begun = Instant::now();
+    let path = PathBuf::from(format!("{}-plait-follows", replica(stage).display()));
+    while !path.exists() {
+        nap(20);
+    }
+    while !mark(stage).trouble.is_some_and(|trouble| trouble.what.contains(says)) {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", mark(stage).trouble);
+        nap(50);
+    }
+}
+
+fn is_told_nothing(stage: &Stage) {
+    let begun = Instant::now();
+    while mark(stage).trouble.is_some() {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", mark(stage).trouble);
+        nap(50);
+    }
+}
+
+#[test]
+fn a_reader_that_locks_everybody_out_is_named() {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    agrees(&stage);
+    assert_eq!(first.terminated(), 0);
+    let path = replica(&stage);
+    let keeper = Process::in_role("keeper", &[path.to_str().expect("UTF-8"), "600"], None);
+    // It has come so far when others are locked out.
+    let locked = || {
+        let db = plait_client::Library::linked().open(&path).expect("it opens");
+        db.query("SELECT count(*) FROM t").is_err()
+    };
+    while !locked() {
+        nap(20);
+    }
+    stage.execute("INSERT INTO t VALUES(5, 'later')");
+    let second = follower(&stage);
+    is_told(&stage, "locking_mode=exclusive");
+    assert!(
+        mark(&stage).trouble.is_some_and(|trouble| trouble.what.contains("locked by process "))
+    );
+    keeper.kill();
+    agrees(&stage);
+    is_told_nothing(&stage);
+    assert_eq!(second.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+/// What the program says that ends with this code.
+fn says(arguments: &[&std::path::Path], code: i32) -> String {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+    let output = command.args(arguments).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    said
+}
+
+#[test]
+fn what_can_be_no_replica_is_refused_with_what_to_do() {
+    use std::path::Path;
+    let stage = Stage::new();
+    std::fs::create_dir_all(&stage.url).expect("a folder");
+    let inside = stage.url.join("replica.db");
+    let said = says(&[Path::new("follow"), &stage.url, &inside], 2);
+    assert!(said.contains("choose another folder"), "{said}");
+    let link = stage.folder.path().join("link.db");
+    std::os::unix::fs::symlink("nowhere.db", &link).expect("a link");
+    let said = says(&[Path::new("follow"), &stage.url, &link], 2);
+    assert!(said.contains("a symbolic link to what is not there"), "{said}");
+    let said = says(&[Path::new("replicas"), &stage.folder.path().join("nope")], 1);
+    assert!(said.contains("there is no folder ") && said.contains("check its name"), "{said}");
+    // Nothing is at the place yet: that is said at once, and waited for.
+    let waits = follower(&stage);
+    is_told(&stage, "no replica at this place: check the URL");
+    stage.execute("INSERT INTO t VALUES(5, 'first')");
+    let sidecar = stage.sidecar(&[]);
+    agrees(&stage);
+    is_told_nothing(&stage);
+    assert_eq!(waits.terminated(), 0);
     assert_eq!(sidecar.terminated(), 0);
 }
