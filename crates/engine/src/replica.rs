@@ -22,7 +22,7 @@
 //!   sentence, never taken for a missing one.
 //! - REPLICA-2 A wait for a ticket returns true only behind a mark that was read in this call and
 //!   holds it: what is read afterwards has the commit.
-//! - REPLICA-3 Behind [`Database::begin_following`] no connection but a follower's commits. Whoever has the writer's
+//! - REPLICA-3 Behind `begin_following` (database/following.rs) no connection but a follower's commits. Whoever has the writer's
 //!   right when the word is set was waited for, exclusive and prepared transactions among them; who
 //!   takes it later looks at the word then, and a commit without it does in its critical section.
 //! - REPLICA-4 The last line of a mark is a checksum of the others: no other `record` or `place` is taken
@@ -33,10 +33,8 @@
 use std::fs::symlink_metadata;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::fault;
 use crate::storage::names::follows_path;
@@ -216,47 +214,11 @@ pub fn refusal(base: &Path, told: Told) -> String {
     format!("{why}: write on the primary, or `plait promote {word}`")
 }
 
-impl Database {
-    /// From here on followers alone commit (REPLICA-3). The caller's connection has the writer's right.
-    ///
-    /// # Errors
-    /// Those of the commit mutex.
-    pub(crate) fn begin_following(&self) -> Result<()> {
-        self.tell_whether_it_follows(true)
-    }
-
-    /// Who may write by the mark may commit again: it was removed.
-    ///
-    /// # Errors
-    /// Those of the commit mutex.
-    pub fn end_following(&self) -> Result<()> {
-        self.tell_whether_it_follows(false)
-    }
-
-    fn tell_whether_it_follows(&self, follows: bool) -> Result<()> {
-        let _guard = self.lock_commit()?;
-        self.control().follows.store(u32::from(follows), Relaxed);
-        Ok(())
-    }
-
-    /// True if a follower has joined this session, and the database was not promoted since.
-    pub fn is_followed(&self) -> bool {
-        // Relaxed: changes under the commit mutex, and where it decides the caller has that, or has taken
-        // the writer's right under it.
-        self.control().follows.load(Relaxed) != 0
-    }
-
-    /// Fails if followers alone commit.
-    pub(crate) fn refuse_replica(&self) -> Result<()> {
-        if self.is_followed() { Err(Error::Follows(self.path().to_owned())) } else { Ok(()) }
-    }
-}
-
 /// Returns name and value of what `plait_status` tells of a replica; nothing of another database.
-pub fn status(db: &Database) -> (Rows<i64>, Rows<String>) {
-    let base = db.path();
+/// `is_followed`: its session says that it is one.
+pub fn status(base: &Path, is_followed: bool) -> (Rows<i64>, Rows<String>) {
     let mark = match read(base) {
-        Ok(None) if db.is_followed() => {
+        Ok(None) if is_followed => {
             return (Vec::new(), vec![("replica_error", refusal(base, Told::BySession))]);
         }
         Ok(None) => return Default::default(),

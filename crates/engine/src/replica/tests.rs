@@ -38,7 +38,7 @@ fn the_lines_are_read_and_unknown_ones_are_left() {
     assert_eq!(parse(without.as_bytes()), Ok(Mark { first: 0, ..expected }));
 }
 
-// holds REPLICA-1
+// holds REPLICA-1, REPLICA-4
 #[test]
 fn what_is_no_mark_is_an_error_and_not_a_missing_one() {
     for (text, why) in [
@@ -63,7 +63,6 @@ fn what_is_no_mark_is_an_error_and_not_a_missing_one() {
     assert!(read(&base).expect_err("no mark").to_string().contains("it is empty"));
     let other = with_sum(WHOLE).replace("record 12", "record 99");
     std::fs::write(follows_path(&base), other).expect("it is written");
-    // holds REPLICA-4
     assert!(read(&base).expect_err("of another record").to_string().contains("it is damaged"));
     std::fs::remove_file(follows_path(&base)).expect("it is removed");
     assert_eq!(read(&base).expect("there is none"), None);

@@ -359,7 +359,7 @@ fn who_had_the_database_open_before_the_follower_writes_no_more() {
     let stage = Stage::new();
     let path = &stage.database;
     stage.execute("INSERT INTO t VALUES(1, 'own')");
-    let [mut open_ones @ ..] = [open(path), open(path), open(path)];
+    let mut open_ones = [open(path), open(path), open(path)];
     for (db, begin) in open_ones.iter_mut().zip(["BEGIN CONCURRENT", "BEGIN", "SELECT 1"]) {
         db.execute(begin).expect("it begins");
         assert_eq!(db.integer("SELECT count(*) FROM t"), Ok(1), "a member of the session");

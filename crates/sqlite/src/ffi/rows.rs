@@ -48,7 +48,7 @@ fn rows(db: &Database, table: c_int) -> Vec<Vec<Cell>> {
     match table {
         PL_TABLE_STATUS => {
             let (numbers, texts) = db.shipping_status();
-            let (of_replica, said) = replica::status(db);
+            let (of_replica, said) = replica::status(db.path(), db.is_followed());
             let numbers = db.status().into_iter().chain(numbers).chain(of_replica);
             let texts = texts.into_iter().chain(said);
             let numbers = numbers.map(|(name, v)| vec![Cell::Text(text(name)), int(v)]);
