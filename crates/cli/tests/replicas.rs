@@ -237,8 +237,11 @@ fn a_promotion_beside_programs_that_read_lets_all_write_when_these_have_closed()
     let mut reader = scene.shell();
     reader.run("SELECT * FROM plait_status;");
     scene.plait(&["promote"]).done();
+    scene.plait(&["status"]).done().says(&["was promoted in this session", "open it again"]);
     scene.ours("INSERT INTO t(n) VALUES(7)").done();
     reader.close();
+    let status = scene.plait(&["status"]).done();
+    assert!(!status.out.contains("promoted"), "{status:?}");
     assert_eq!(versions(&scene.beside("")), [2, 2]);
     scene.stock("INSERT INTO t(n) VALUES(8)").done();
 }

@@ -14,8 +14,9 @@
 //!
 //! | `Control::follows` | who commits | becomes |
 //! |---|---|---|
-//! | 0, in a new session | anybody, but for handles that have seen a mark | 1 when a follower has joined, under the writer's right |
-//! | 1 | connections of followers | 0 by `plait promote`, when it has removed the mark |
+//! | 0 (UNTOLD), in a new session | anybody, but for handles that have seen a mark | 1 when a follower has joined, under the writer's right |
+//! | 1 (FOLLOWS) | connections of followers | 2 by `plait promote`, when it has removed the mark |
+//! | 2 (PROMOTED) | as 0 | 1, as 0 |
 //!
 //! Invariants
 //! - REPLICA-1 A mark that cannot be read, is damaged or of another version is an error with a

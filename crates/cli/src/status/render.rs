@@ -61,9 +61,19 @@ pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
     out
 }
 
-/// What it is a replica of, and how far it is.
+/// What it is a replica of, and how far it is; or that it was one.
 fn follows(file: &Path, look: &Look) -> Option<(&'static str, String)> {
-    let replica = look.replica.as_ref()?;
+    let Some(replica) = &look.replica else {
+        let session = look.session.as_ref()?;
+        let said = match session.text("replica_error") {
+            "" if session.value("replica_promoted") > 0 => {
+                "was promoted in this session: programs that had it open before can only read until they open it again"
+            }
+            "" => return None,
+            error => error,
+        };
+        return Some(("replica", styled(NOTICE, said)));
+    };
     let said = replica.said();
     let line = match replica.amiss(file) {
         None => said,

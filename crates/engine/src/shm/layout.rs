@@ -91,6 +91,16 @@ pub mod fence {
     pub const LOWERED: u32 = 2;
 }
 
+/// Whether the database is a replica, in [`Control::follows`] (REPLICA-3 in replica.rs).
+pub mod follows {
+    /// Nobody has said so in this session.
+    pub const UNTOLD: u32 = 0;
+    /// Its follower alone writes it.
+    pub const FOLLOWS: u32 = 1;
+    /// It was one, and was promoted in this session.
+    pub const PROMOTED: u32 = 2;
+}
+
 /// First page of the file.
 #[repr(C)]
 pub struct Header {
@@ -320,7 +330,7 @@ pub struct Control {
     pub has_large: AtomicU32,
     /// Entries of `recent`, from the first on, that have disk space.
     pub recent_allocated: AtomicU32,
-    /// (M) Not 0: the database is a replica, which its follower alone writes (REPLICA-3 in replica.rs).
+    /// (M) One of [`follows`].
     pub follows: AtomicU32,
     /// Timestamp of the first entry of `recent`.
     pub first_ts: AtomicU64,
