@@ -232,7 +232,10 @@ impl Following {
     fn tell(&mut self, what: Option<&str>) {
         let database = &self.settings.database;
         let Some(mark) = self.mark.clone() else { return };
-        if self.live.as_ref().is_some_and(|live| !live.is_named(database)) {
+        // What stands under the name may be another's by now.
+        if self.live.as_ref().is_some_and(|live| !live.is_named(database))
+            || plait_engine::replica::look(database) != Some(true)
+        {
             return;
         }
         let line = |what: &str| printable(what).replace('\n', " ");
