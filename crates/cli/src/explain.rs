@@ -241,6 +241,8 @@ mod tests {
         for text in ["8", "1544", "776", "SQLITE_READONLY", "attempt to write a readonly database"]
         {
             assert!(says(text).len() == 1 && says(text)[0].contains("readonly"), "{text}");
+            let row = find(text)[0];
+            assert!(row.cause.contains("is a replica") && row.advice.contains("plait promote"));
         }
         for text in ["26", "SQLITE_NOTADB"] {
             assert!(says(text).len() == 1 && says(text)[0].contains("not a database"), "{text}");

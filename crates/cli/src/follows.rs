@@ -60,10 +60,20 @@ impl Replica {
                     "move it, its mark and the files beside it away, and follow anew; or `plait promote {shown}`"
                 ),
             )),
-            Ok(_) if self.is_running => None,
+            Ok(mark) if self.is_running && mark.trouble.is_empty() => None,
+            Ok(mark) if self.is_running => Some((
+                "its follower tries again",
+                format!("{}, for {}", mark.trouble, age(since_ms(mark.trouble_since_ms))),
+            )),
             Ok(mark) => Some((
                 "its follower does not run",
-                format!("plait follow {} {shown}", quoted(Path::new(&mark.place))),
+                match &*mark.trouble {
+                    "" => format!("plait follow {} {shown}", quoted(Path::new(&mark.place))),
+                    why => format!(
+                        "plait follow {} {shown}; what was in its way: {why}",
+                        quoted(Path::new(&mark.place))
+                    ),
+                },
             )),
         }
     }
@@ -80,6 +90,8 @@ impl Replica {
                 "commit": mark.commit,
                 "written_ms": mark.written_ms,
                 "lag_ms": lag_ms(mark),
+                "error": mark.trouble,
+                "error_since_ms": mark.trouble_since_ms,
                 "running": self.is_running,
             }),
         }
@@ -95,7 +107,11 @@ pub fn reached(mark: &Mark) -> String {
 }
 
 fn lag_ms(mark: &Mark) -> u64 {
-    exact_unix_ms().saturating_sub(mark.written_ms)
+    since_ms(mark.written_ms)
+}
+
+fn since_ms(then_ms: u64) -> u64 {
+    exact_unix_ms().saturating_sub(then_ms)
 }
 
 /// Fails if the database at `path` is a replica: the command would write it.

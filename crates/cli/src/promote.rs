@@ -1,14 +1,18 @@
 //! `plait promote`: a replica becomes a database of its own.
 //!
-//! While this process has the lock of the follower, so that none begins meanwhile, it removes the mark, and then makes the file one that SQLite
-//! without Plait may write, too. Killed between, it leaves what a copy of a replica without its mark is: nobody writes that, and a second
-//! `plait promote` ends the work (`csrc/follows.c`, FOLLOWS-5).
+//! While this process has the lock of the follower, so that none begins meanwhile, it removes the mark, tells the session of those who have the
+//! database open (REPLICA-3 in the engine's `replica.rs`), and then makes the file one that SQLite without Plait may write, too. Killed between, it leaves what a copy of a replica without its mark is: nobody writes that, and a second
+//! `plait promote` ends the work (`csrc/follows.c`, FOLLOWS-5), or a session that refuses writes.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
+use plait_engine::database::Database;
 use plait_engine::replica;
+use plait_engine::ship::Shipper;
 use plait_engine::storage::Storage as _;
 use plait_engine::storage::names::{follows_lock_path, follows_path};
 use plait_engine::storage::os::OsStorage;
@@ -17,6 +21,11 @@ use crate::console::{GOOD, NOTICE, styled};
 use crate::failure::{self, Failure, Result, quoted};
 use crate::follows;
 use crate::inspect::Inspection;
+use crate::inspect::outlook::Outlook;
+use crate::sqlite::{self, Connection, Library, OpenFlags};
+
+/// Longest wait for a lock of the database.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Arguments of `plait promote`.
 #[derive(Args, Debug)]
@@ -36,12 +45,15 @@ pub fn run(args: &PromoteArgs) -> Result<u8> {
             format!("`plait status {}` tells what it is", quoted(&args.file)),
         )
     };
-    if !replica::is_marked(&path) && !is_copy(&path, &args.file)? {
+    if !replica::is_marked(&path) && !is_copy(&path, &args.file)? && !is_followed(&path)? {
         return Err(none());
     }
     let lock = follows::lock(&path, &args.file)?;
     let was = match replica::read(&path) {
         Ok(None) if is_copy(&path, &args.file)? => "it was a copy of a replica".to_owned(),
+        Ok(None) if is_followed(&path)? => {
+            "it followed a primary, and its mark was removed before".to_owned()
+        }
         Ok(None) => return Err(none()),
         Ok(Some(mark)) => {
             format!("it followed {}, and was {}", mark.place, follows::reached(&mark))
@@ -49,7 +61,7 @@ pub fn run(args: &PromoteArgs) -> Result<u8> {
         Err(e) => format!("how far it was is not known: {e}"),
     };
     remove_mark(&path)?;
-    plait_sqlite::heed_mark(&path).map_err(|why| {
+    end_following(&path).and_then(|()| plait_sqlite::heed_mark(&path)).map_err(|why| {
         Failure::new(
             format!("{shown} follows nothing any more, and still cannot be written: {why}"),
             format!("run `plait promote {}` again", quoted(&args.file)),
@@ -68,6 +80,45 @@ pub fn run(args: &PromoteArgs) -> Result<u8> {
         )
     );
     Ok(failure::OK)
+}
+
+/// Tells the session of the database, if there is one, that it is no replica any more.
+fn end_following(path: &Path) -> Result<(), String> {
+    let joined = Joined::session(path).map_err(|e| e.what)?;
+    joined.map_or(Ok(()), |joined| joined.database.end_following().map_err(|e| e.to_string()))
+}
+
+/// Its session says that it is a replica, if there is one.
+fn is_followed(path: &Path) -> Result<bool> {
+    Ok(Joined::session(path)?.is_some_and(|joined| joined.database.is_followed()))
+}
+
+/// A session that this process has joined for a moment.
+struct Joined {
+    // Before the connection, which keeps the process a member.
+    database: Arc<Database>,
+    _connection: Connection,
+}
+
+impl Joined {
+    /// Joins the session of the database at `path`, if one is there.
+    fn session(path: &Path) -> Result<Option<Joined>> {
+        match Inspection::as_it_moves(path)?.outlook() {
+            Outlook::Joins(_) | Outlook::GoesOn | Outlook::Restores(_) => {}
+            _ => return Ok(None),
+        }
+        let joined = || {
+            let connection = Library::linked().open_with(path, OpenFlags::ReadWrite)?;
+            connection.busy_timeout(PATIENCE)?;
+            // Asked for what a member of the session alone can tell, it becomes one.
+            connection.query("SELECT count(*) FROM plait_status")?;
+            connection.query("SELECT count(*) FROM sqlite_schema")?;
+            Ok(connection)
+        };
+        let connection = joined().map_err(|e| sqlite::failure(&e, "ask", path))?;
+        let database = Shipper::joined(path);
+        Ok(database.map(|database| Joined { database, _connection: connection }))
+    }
 }
 
 /// The file says that it is a replica at rest.

@@ -21,9 +21,9 @@ fn replica() -> Option<Scene> {
 }
 
 fn whole() -> String {
-    format!(
+    plait_engine::replica::with_sum(&format!(
         "plait replica 1\nplace {PLACE}\nchain 00ff\nrecord 1234\nsalt 7\nfirst 1\ncommit 98\nwritten 1764380000000\n"
-    )
+    ))
 }
 
 /// Holds the lock as a follower does.
@@ -97,6 +97,38 @@ fn commands_that_would_write_it_are_refused() {
     scene.plait(&["disable"]).done();
     mark(&scene, &whole());
     scene.plait(&["enable"]).failed().says(REFUSAL);
+    // Nor is one sent from there to `plait enable` and back.
+    let status = scene.plait(&["status"]).done().says(&["`plait promote ", "follow anew"]);
+    assert!(!status.out.contains("switch with"), "{status:?}");
+    scene.plait(&["promote"]).done();
+    scene.plait(&["enable"]).done();
+}
+
+#[test]
+fn what_is_in_the_way_of_its_follower_is_told() {
+    let Some(scene) = replica() else { return };
+    let lines = whole();
+    let lines = lines.rsplit_once("sum ").unwrap().0;
+    let trouble =
+        "trouble_since 1764380000000\ntrouble the store denied access: check the credentials\n";
+    mark(&scene, &plait_engine::replica::with_sum(&format!("{lines}{trouble}")));
+    let what = "the store denied access: check the credentials";
+    scene.plait(&["status"]).done().says(&[STANDS, IDLE, what]);
+    let _lock = follower(&scene);
+    scene.plait(&["check"]).done().says(&["its follower tries again"]);
+    for command in ["status", "doctor"] {
+        scene.plait(&[command]).done().says(&["its follower tries again", what]);
+    }
+    let told: serde_json::Value =
+        serde_json::from_str(&scene.plait(&["status", "--json"]).done().out).unwrap();
+    assert_eq!(told["replica"]["error"], what);
+    let mut shell = scene.shell();
+    shell.run("SELECT * FROM plait_status;");
+    let told: serde_json::Value =
+        serde_json::from_str(&scene.plait(&["status", "--json"]).done().out).unwrap();
+    assert_eq!(told["status"]["replica_error"], what);
+    assert_eq!(told["status"]["replica_error_since_ms"], 1_764_380_000_000_u64);
+    shell.close();
 }
 
 #[test]
@@ -205,8 +237,11 @@ fn a_promotion_beside_programs_that_read_lets_all_write_when_these_have_closed()
     let mut reader = scene.shell();
     reader.run("SELECT * FROM plait_status;");
     scene.plait(&["promote"]).done();
+    scene.plait(&["status"]).done().says(&["was promoted in this session", "open it again"]);
     scene.ours("INSERT INTO t(n) VALUES(7)").done();
     reader.close();
+    let status = scene.plait(&["status"]).done();
+    assert!(!status.out.contains("promoted"), "{status:?}");
     assert_eq!(versions(&scene.beside("")), [2, 2]);
     scene.stock("INSERT INTO t(n) VALUES(8)").done();
 }

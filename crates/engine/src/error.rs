@@ -86,6 +86,9 @@ pub enum Error {
         "the database has left concurrent mode since this transaction began; roll back and retry"
     )]
     Left,
+    /// The database is a replica, and the transaction is not its follower's: the sentence of `replica::refusal`.
+    #[error("{0}")]
+    Follows(String),
     /// The call is wrong in this state (fork, second copy of the library, mode).
     #[error("{0}")]
     Misuse(String),

@@ -31,12 +31,19 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Begins behind a frame with the checksum `crc`, 0 if none is known, of the session with this salt.
+    /// Begins behind a frame with the checksum `crc`, 0 if none is known, of the session with this salt. From
+    /// then on nobody else commits in the session of `db` (REPLICA-3).
     ///
     /// # Errors
-    /// `Full` if the database has no place for a connection.
-    pub fn new(db: Arc<Database>, salt: u32, crc: u32) -> Result<Follower> {
-        let (conn, frames) = (Conn::new(db)?, Replay::behind(salt, crc));
+    /// `Full` if the database has no place for a connection; those of waiting for the writer's right, and of
+    /// raising the fence.
+    pub fn new(db: Arc<Database>, salt: u32, crc: u32, wait: &mut Wait<'_>) -> Result<Follower> {
+        let (mut conn, frames) = (Conn::new(db)?, Replay::behind(salt, crc));
+        conn.write_as_follower();
+        conn.write_begin(WriteMode::Queued, wait)?;
+        let told = conn.database().begin_following();
+        conn.rollback()?;
+        told?;
         Ok(Follower { conn, frames, before: Default::default() })
     }
 

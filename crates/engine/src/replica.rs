@@ -9,11 +9,25 @@
 //! how far a replica is. A ticket below `first` is of a session before the one that the mark tells
 //! of: what became of its commit is not known, as on the primary.
 //!
+//! Handles look for the mark when they open the file and when they join. One that was a member before the
+//! mark came, or has come since it was deleted, finds none. So the session says it as well:
+//!
+//! | `Control::follows` | who commits | becomes |
+//! |---|---|---|
+//! | 0 (UNTOLD), in a new session | anybody, but for handles that have seen a mark | 1 when a follower has joined, under the writer's right |
+//! | 1 (FOLLOWS) | connections of followers | 2 by `plait promote`, when it has removed the mark |
+//! | 2 (PROMOTED) | as 0 | 1, as 0 |
+//!
 //! Invariants
 //! - REPLICA-1 A mark that cannot be read, is damaged or of another version is an error with a
 //!   sentence, never taken for a missing one.
 //! - REPLICA-2 A wait for a ticket returns true only behind a mark that was read in this call and
 //!   holds it: what is read afterwards has the commit.
+//! - REPLICA-3 Behind `begin_following` (database/following.rs) no connection but a follower's commits. Whoever has the writer's
+//!   right when the word is set was waited for, exclusive and prepared transactions among them; who
+//!   takes it later looks at the word then, and a commit without it does in its critical section.
+//! - REPLICA-4 The last line of a mark is a checksum of the others: no other `record` or `place` is taken
+//!   for the follower's.
 //!
 //! Deliberately absent: writing it. Only the follower does.
 
@@ -29,6 +43,8 @@ use crate::storage::side;
 use crate::sync::clock::exact_unix_ms;
 
 const FIRST_LINE: &str = "plait replica 1";
+/// The word of the last line.
+const SUM: &str = "sum ";
 /// No mark is longer.
 const BYTES_MAX: u64 = 1 << 16;
 /// Between two looks of a wait, which become rarer.
@@ -55,6 +71,10 @@ pub struct Mark {
     pub commit: u64,
     /// When the primary wrote that record, in milliseconds since 1970, by its clock.
     pub written_ms: u64,
+    /// What keeps its follower from going on; empty: nothing.
+    pub trouble: String,
+    /// Since when, in milliseconds since 1970.
+    pub trouble_since_ms: u64,
 }
 
 /// Returns whether the mark lies beside the database; `None` if it cannot be found out. One system
@@ -95,6 +115,18 @@ pub fn read(base: &Path) -> Result<Option<Mark>> {
     parse(&bytes).map(Some).map_err(|why| refused(why.into()))
 }
 
+/// Returns the lines of a mark with the checksum behind them.
+pub fn with_sum(lines: &str) -> String {
+    format!("{lines}{SUM}{:08x}\n", crc32c::crc32c(lines.as_bytes()))
+}
+
+/// Returns the lines of a mark before its checksum; `None` if that is not theirs.
+pub fn sound(text: &str) -> Option<&str> {
+    let at = text.strip_suffix('\n')?.rfind('\n')? + 1;
+    let lines = &text[..at];
+    (with_sum(lines) == text).then_some(lines)
+}
+
 fn parse(bytes: &[u8]) -> Result<Mark, &'static str> {
     const DAMAGED: &str = "it is damaged";
     let text = std::str::from_utf8(bytes).map_err(|_| DAMAGED)?;
@@ -107,10 +139,7 @@ fn parse(bytes: &[u8]) -> Result<Mark, &'static str> {
         }
         Some(_) => return Err(DAMAGED),
     }
-    // It was cut.
-    if !text.ends_with('\n') {
-        return Err(DAMAGED);
-    }
+    let lines = sound(text).ok_or(DAMAGED)?.lines().skip(1);
     let mut mark = Mark::default();
     let (mut record, mut commit, mut written) = (None, None, None);
     for line in lines {
@@ -118,6 +147,8 @@ fn parse(bytes: &[u8]) -> Result<Mark, &'static str> {
         match name {
             "place" => value.clone_into(&mut mark.place),
             "chain" => value.clone_into(&mut mark.chain),
+            "trouble" => value.clone_into(&mut mark.trouble),
+            "trouble_since" => mark.trouble_since_ms = value.parse().map_err(|_| DAMAGED)?,
             "record" | "salt" | "first" | "commit" | "written" => {
                 let value: u64 = value.parse().map_err(|_| DAMAGED)?;
                 match name {
@@ -139,37 +170,70 @@ fn parse(bytes: &[u8]) -> Result<Mark, &'static str> {
     }
 }
 
-/// Returns why the database can only be read, and what to do. `rests`: its page 1 has said that
-/// it is a replica at rest.
-pub fn refusal(base: &Path, rests: bool) -> String {
-    let name = base.display();
-    let why = match read(base) {
-        Ok(Some(mark)) => format!("{name} follows {}", mark.place),
-        Ok(None) if rests => {
+/// What has told a handle that its database is a replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// The mark, when it was opened.
+    ByMark,
+    /// Page 1, at rest.
+    AtRest,
+    /// The session, when it was to write.
+    BySession,
+}
+
+/// A path as one word of a command.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    shlex::try_quote(&text).map_or_else(|_| text.clone(), Into::into)
+}
+
+/// Returns why the database can only be read, and what to do.
+pub fn refusal(base: &Path, told: Told) -> String {
+    let (name, word) = (base.display(), quoted(base));
+    let why = match (read(base), told) {
+        (Ok(Some(mark)), _) => format!("{name} follows {}", mark.place),
+        (Ok(None), Told::AtRest) => {
             return format!(
                 "{name} is a copy of a replica, without the mark of its follower: `plait promote \
-                 {name}` makes it a database of its own; if that was done, open it again"
+                 {word}` makes it a database of its own; if that was done, open it again"
             );
         }
-        Ok(None) => {
+        (Ok(None), Told::BySession) => {
+            return format!(
+                "{name} follows a primary, though its mark {} was removed: write on the primary, or \
+                 `plait promote {word}`",
+                follows_path(base).display()
+            );
+        }
+        (Ok(None), Told::ByMark) => {
             return format!(
                 "{name} followed a primary when this connection opened it: open it again"
             );
         }
-        Err(e) => e.to_string(),
+        (Err(e), _) => e.to_string(),
     };
-    format!("{why}: write on the primary, or `plait promote {name}`")
+    format!("{why}: write on the primary, or `plait promote {word}`")
 }
 
 /// Returns name and value of what `plait_status` tells of a replica; nothing of another database.
-pub fn status(base: &Path) -> (Rows<i64>, Rows<String>) {
+/// `is_followed`: its session says that it is one.
+pub fn status(base: &Path, is_followed: bool) -> (Rows<i64>, Rows<String>) {
     let mark = match read(base) {
+        Ok(None) if is_followed => {
+            return (Vec::new(), vec![("replica_error", refusal(base, Told::BySession))]);
+        }
         Ok(None) => return Default::default(),
         Err(e) => return (Vec::new(), vec![("replica_error", e.to_string())]),
         Ok(Some(mark)) => mark,
     };
+    let mut texts = vec![("replica_place", mark.place)];
+    let mut trouble = Vec::new();
+    if !mark.trouble.is_empty() {
+        texts.push(("replica_error", mark.trouble));
+        trouble.push(("replica_error_since_ms", mark.trouble_since_ms as i64));
+    }
     if mark.record == 0 {
-        return (vec![("replica_record", 0)], vec![("replica_place", mark.place)]);
+        return ([vec![("replica_record", 0)], trouble].concat(), texts);
     }
     let lag_ms = exact_unix_ms().saturating_sub(mark.written_ms);
     let numbers = vec![
@@ -178,7 +242,7 @@ pub fn status(base: &Path) -> (Rows<i64>, Rows<String>) {
         ("replica_written_ms", mark.written_ms as i64),
         ("replica_lag_ms", lag_ms as i64),
     ];
-    (numbers, vec![("replica_place", mark.place)])
+    ([numbers, trouble].concat(), texts)
 }
 
 fn no_longer(base: &Path) -> Error {

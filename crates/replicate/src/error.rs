@@ -116,6 +116,18 @@ pub enum Error {
         /// Which one.
         by: String,
     },
+    /// The file is younger than what was shipped from its name.
+    #[error(
+        "the database was made on {made}, and what is at this place was shipped from its name until {shipped}: it is \
+         another database, or was put there since, from a backup say; ship it to another place, or start once with \
+         --take-over: it is shipped on behind the other, which can be restored for as long as --keep says"
+    )]
+    MadeAnew {
+        /// When.
+        made: String,
+        /// When the last record was written.
+        shipped: String,
+    },
     /// The chain is of another database.
     #[error(
         "this place is the replica of another database (chain {found}, this database goes to \
@@ -160,7 +172,7 @@ pub enum Error {
     #[error("{0}: the sidecar ends, what was shipped stays")]
     Ended(String),
     /// The database that a chain is applied to.
-    #[error("cannot apply record {number}: {why}")]
+    #[error("{}: {why}", cannot_apply(*number))]
     Target {
         /// Which one.
         number: RecordNumber,
@@ -201,6 +213,13 @@ pub enum Error {
         /// What contradicts.
         why: String,
     },
+}
+
+fn cannot_apply(number: RecordNumber) -> String {
+    match number {
+        RecordNumber::NONE => "cannot begin the replica".to_owned(),
+        number => format!("cannot apply record {number}"),
+    }
 }
 
 /// A text with what others have written in it, for a terminal: control characters are left out.

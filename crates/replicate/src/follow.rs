@@ -48,6 +48,9 @@ pub fn run(args: &FollowArgs) -> u8 {
         database: args.database.clone(),
         poll: args.interval,
     };
+    if let Some(text) = lies_inside(&settings) {
+        return say(USAGE, &text);
+    }
     let following = match Following::begin(world, settings) {
         Ok(following) => following,
         Err(text) => return say(USAGE, &text),
@@ -71,11 +74,28 @@ pub fn place_of(url: &str) -> String {
     }
 }
 
+/// A database in the folder that it follows would be among the objects there.
+fn lies_inside(settings: &Settings) -> Option<String> {
+    let place =
+        std::fs::canonicalize(&settings.place).ok().filter(|_| !settings.place.contains("://"))?;
+    let absolute = std::path::absolute(&settings.database).ok()?;
+    let folder = std::fs::canonicalize(absolute.parent()?).ok()?;
+    folder.starts_with(&place).then(|| {
+        format!(
+            "{} lies in the folder that it is to follow, where the replica's own objects are: choose another folder",
+            settings.database.display()
+        )
+    })
+}
+
 /// A folder may come later than this starts, as what is in it does.
 fn wait_for_folder(url: &str) {
     let is_missing = || !url.contains("://") && !Path::new(url).exists();
     if is_missing() {
-        eprintln!("plait-replicate: {} is not there yet, and is waited for", printable(url));
+        eprintln!(
+            "plait-replicate: {} is not there yet, and is waited for: check its name, or begin it with plait replicate",
+            printable(url)
+        );
     }
     while is_missing() {
         std::thread::sleep(LOOK_AGAIN);

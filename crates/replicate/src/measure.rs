@@ -56,7 +56,7 @@ pub async fn measure(world: &World, bytes: usize, count: u32) -> Result<Measured
     }
     let all = world.clock().now() - begun;
     for index in 0..count {
-        world.try_delete(&names::probe(nonce, index)).await?;
+        world.try_delete(&[names::probe(nonce, index)]).await?;
     }
     times.sort_unstable();
     let at = |share: usize| times[(times.len() - 1) * share / 100];

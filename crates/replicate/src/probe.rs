@@ -71,7 +71,7 @@ pub async fn probe(store: &dyn Store, random: &dyn Random, rounds: u32) -> Resul
     for round in 0..rounds {
         let name = names::probe(nonce, round);
         let raced = race(store, &name, &mut verdict).await;
-        let deleted = store.delete(&name).await;
+        let deleted = store.delete(std::slice::from_ref(&name)).await;
         raced?;
         deleted.map_err(|error| failed("delete", &name, error))?;
         if store.get(&name).await.map_err(|error| failed("read", &name, error))?.is_some() {

@@ -138,6 +138,7 @@ fn code_of(error: &Error, end: Option<End>) -> u8 {
         Error::Fenced { .. } => FENCED,
         Error::Occupied { .. }
         | Error::OtherChain { .. }
+        | Error::MadeAnew { .. }
         | Error::NotThere { .. }
         | Error::Unfit(_) => USAGE,
         Error::Ended(_) if end == Some(End::Over) => OVER,

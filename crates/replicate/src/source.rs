@@ -162,6 +162,11 @@ pub trait Source {
         self.chain()
     }
 
+    /// When the database's file was made, in milliseconds since 1970, where that is known.
+    fn made_ms(&self) -> Option<u64> {
+        None
+    }
+
     /// Notes who is about to make an OPEN, behind [`Source::begin`].
     ///
     /// # Errors

@@ -216,14 +216,19 @@ impl World {
         self.note("write", name, answer)
     }
 
-    /// Tries to delete an object, once.
+    /// Objects that [`World::try_delete`] removes by one request, at most.
+    pub fn deletes_at_once(&self) -> usize {
+        self.store.deletes_at_once()
+    }
+
+    /// Tries to delete objects, once: as many as one request removes.
     ///
     /// # Errors
-    /// As [`World::try_create`].
-    pub async fn try_delete(&self, name: &str) -> Result<()> {
+    /// As [`World::try_create`], for each of them.
+    pub async fn try_delete(&self, names: &[String]) -> Result<()> {
         self.count(|requests| requests.deletes += 1);
-        let answer = self.store.delete(name).await;
-        self.note("delete", name, answer)
+        let answer = self.store.delete(names).await;
+        self.note("delete", names.first().map_or("", |name| name), answer)
     }
 
     /// Tries to read an object, once; `None` if there is none.

@@ -214,6 +214,7 @@ static int plAttach(Btree *p){
     }
   }else{
     int iDb = plDbIndex(p);
+    if( p->ePlFollows==PLO_FOLLOWER ) pl_write_as_follower(pPl->pConn);
     rc = plBtreeSetPagerFlags(p, p->db->aDb[iDb].safety_level | (p->db->flags & PAGER_FLAGS_MASK));
   }
   pl_free(zErr);

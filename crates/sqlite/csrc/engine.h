@@ -248,6 +248,10 @@ typedef struct PlWait {
 /* SQLITE_OK: a mark says that the database at zPath is a replica. SQLITE_DONE: there is none.
 ** SQLITE_CANTOPEN: it cannot be found out. */
 int  pl_is_replica(const char *zPath);
+/* The database is a replica, which its follower alone writes: pl_errmsg() has the sentence. */
+#define PL_FOLLOWS 0x7fff0005
+/* The connection is its follower's. */
+void pl_write_as_follower(PlConn *);
 /* Why a replica is not written, for pl_free(); 0 if that cannot be said. bRests: its page 1 has
 ** said that it is one at rest. */
 char *pl_replica_refusal(const char *zPath, int bRests);

@@ -43,7 +43,8 @@
 **    handle of ours that finds those bytes as a transaction begins is from then on as one that was
 **    opened beside a mark (plFoundReplica()). So is one that joins a session beside a
 **    mark that came since it was opened: a program may open the name before the follower makes the
-**    database. A handle that was a member before goes on.
+**    database. A handle that was a member before, or has come since the mark was deleted, is refused
+**    by the session, for as long as a follower has joined that (REPLICA-3 in replica.rs).
 **  - FOLLOWS-5 A base comes to rest with what the mark says. Who brings it there looks for the mark
 **    with the WAL's write lock, or to lower the fence with the checkpoint lock. Who makes or removes
 **    the mark calls pl_shim_heed_mark() behind that, which takes the same locks: of the two the later
@@ -52,6 +53,8 @@
 **    2 2: nobody is locked out of a database that is none's replica.
 **  - FOLLOWS-7 What the mark tells is told of the file that it lies beside: a handle whose file was
 **    removed since, and made anew, gets an error (plMarkIsOwn()), not the new one's answers.
+**  - FOLLOWS-8 Settings of the whole session (plait_wal_limit, plait_background_merge) are its
+**    follower's alone: with a limit of a byte it could not go on.
 */
 
 /* Btree.ePlFollows */
@@ -106,6 +109,7 @@ void pl_shim_allow_replica_writes(sqlite3 *db){
   if( p ){
     if( plFollows(p) && !sqlite3PagerIsreadonly(p->pBt->pPager) ) p->pBt->btsFlags &= ~BTS_READ_ONLY;
     p->ePlFollows = PLO_FOLLOWER;
+    if( PL_BT(p) ) pl_write_as_follower(p->pPl->pConn);
   }
   sqlite3_mutex_leave(db->mutex);
 }

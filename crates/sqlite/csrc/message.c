@@ -261,6 +261,7 @@ static int plFail(Btree *p, int rc){
     return plStash(p, rc, plConflictText(p, &c));
   }
   z = pl_errmsg(pPl->pConn);
+  if( rc==PL_FOLLOWS ) return plKeepText(p, SQLITE_READONLY, sqlite3_mprintf("%s", z ? z : sqlite3ErrStr(SQLITE_READONLY)));
   if( z==0 || z[0]==0 || rc==SQLITE_NOMEM || rc==SQLITE_INTERRUPT ) return rc;
   if( (rc & 0xff)==SQLITE_BUSY ){
     return plStash(p, rc, sqlite3_mprintf("database is locked: %s", z));

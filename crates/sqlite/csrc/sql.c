@@ -78,6 +78,11 @@ static int plPragmaSetting(Btree *p, int which, char **aFcntl){
       *pzOut = sqlite3_mprintf("%s: \"%s\" is not a value for it", zName, zArg);
       return SQLITE_ERROR;
     }
+    /* They are the session's, and with it its follower's (FOLLOWS-8). */
+    if( plFollows(p) ){
+      *pzOut = plWhyReplica(p);
+      return SQLITE_READONLY;
+    }
   }
   rc = plFail(p, pl_setting(p->pPl->pConn, which, iValue, &iSet));
   if( rc ){

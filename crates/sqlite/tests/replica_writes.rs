@@ -6,7 +6,11 @@ use std::path::{Path, PathBuf};
 use plait_client::{Connection, Library, OpenFlags, READONLY};
 use plait_sqlite::{allow_replica_writes, heed_mark};
 
-const MARK: &str = "plait replica 1\nplace /mnt/backup\nrecord 1\ncommit 1\nwritten 1\n";
+const LINES: &str = "plait replica 1\nplace /mnt/backup\nrecord 1\ncommit 1\nwritten 1\n";
+
+fn marked() -> String {
+    plait_engine::replica::with_sum(LINES)
+}
 
 fn count(connection: &Connection) -> i64 {
     connection.integer("SELECT count(*) FROM t").expect("it is counted")
@@ -21,7 +25,7 @@ fn the_follower_writes_and_nobody_else() {
     open()
         .execute("PRAGMA journal_mode=concurrent; CREATE TABLE t(x); INSERT INTO t VALUES(1)")
         .expect("it is made");
-    std::fs::write(dir.path().join("replica.db-plait-follows"), MARK).expect("it is written");
+    std::fs::write(dir.path().join("replica.db-plait-follows"), marked()).expect("it is written");
     let (reader, follower) = (open(), open());
     let insert = "INSERT INTO t VALUES(2)";
     assert_eq!(follower.execute(insert).expect_err("a replica").code, READONLY);
@@ -80,7 +84,7 @@ fn versions(path: &Path) -> [u8; 2] {
 #[test]
 fn the_follower_writes_it_at_rest_and_it_comes_to_rest_again() {
     let (_dir, path, mark) = at_rest();
-    std::fs::write(&mark, MARK).expect("it is written");
+    std::fs::write(&mark, marked()).expect("it is written");
     heed_mark(&path).expect("it is at rest");
     assert_eq!(versions(&path), REPLICA);
     for sql in [
@@ -113,7 +117,7 @@ fn the_file_says_what_the_mark_says() {
     // At rest, beside connections that read alone, and in a session.
     for sql in ["SELECT * FROM t", "SELECT * FROM plait_status"] {
         others.iter().for_each(|other| other.execute(sql).expect("it reads"));
-        std::fs::write(&mark, MARK).expect("it is written");
+        std::fs::write(&mark, marked()).expect("it is written");
         heed_mark(&path).expect("it is at rest");
         let reads = open(&path).execute("INSERT INTO t VALUES(2)");
         assert_eq!(reads.expect_err("a replica").code, READONLY);
@@ -131,7 +135,7 @@ fn the_file_says_what_the_mark_says() {
         if lowered {
             writes.execute("PRAGMA wal_checkpoint(TRUNCATE)").expect("a checkpoint");
         }
-        std::fs::write(&mark, MARK).expect("it is written");
+        std::fs::write(&mark, marked()).expect("it is written");
         heed_mark(&path).expect("a fence");
         assert_eq!(versions(&path), with, "{lowered}");
         std::fs::remove_file(&mark).expect("it is removed");
@@ -152,7 +156,7 @@ fn of_a_last_close_and_a_promotion_the_later_one_has_seen_the_mark_as_it_is() {
         let (_dir, path, mark) = at_rest();
         let last = follower(&path);
         last.execute("BEGIN CONCURRENT; INSERT INTO t VALUES(2); COMMIT").expect("a commit");
-        std::fs::write(&mark, MARK).expect("it is written");
+        std::fs::write(&mark, marked()).expect("it is written");
         let closes = std::thread::spawn(move || drop(last));
         std::thread::sleep(std::time::Duration::from_micros(round * 150));
         std::fs::remove_file(&mark).expect("it is removed");

@@ -8,7 +8,11 @@ use plait_tests::subject::{Fixture, Subject, real_plait, refused};
 use std::path::{Path, PathBuf};
 
 const SCHEMA: &str = "CREATE TABLE t(id INTEGER PRIMARY KEY, v); CREATE INDEX tv ON t(v); INSERT INTO t VALUES(1, 'one')";
-const MARK: &str = "plait replica 1\nplace /mnt/backup/app\nchain 00ff\nrecord 7\nsalt 5\nfirst 1\ncommit 9\nwritten 1764380000000\n";
+const LINES: &str = "plait replica 1\nplace /mnt/backup/app\nchain 00ff\nrecord 7\nsalt 5\nfirst 1\ncommit 9\nwritten 1764380000000\n";
+
+fn whole_mark() -> String {
+    format!("{LINES}sum {:08x}\n", crc32c::crc32c(LINES.as_bytes()))
+}
 const FOLLOWS: &str = "follows /mnt/backup/app: write on the primary, or `plait promote ";
 const IS_COPY: &str = "is a copy of a replica, without the mark of its follower: `plait promote ";
 const ROW: &str = "INSERT INTO t(v) VALUES('new')";
@@ -43,7 +47,7 @@ fn count(connection: &Connection) -> i64 {
 }
 
 fn mark(fixture: &Fixture) {
-    std::fs::write(fixture.side_file("-plait-follows"), MARK).expect("it is written");
+    std::fs::write(fixture.side_file("-plait-follows"), whole_mark()).expect("it is written");
 }
 
 /// A replica with two rows that has come to rest: its writer, which was there before the mark, stands for the follower.

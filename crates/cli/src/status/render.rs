@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use comfy_table::{Table, presets};
+use plait_engine::replica;
 
 use super::session::{Rows, Session};
 use super::{Look, people, person, replication};
@@ -60,9 +61,19 @@ pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
     out
 }
 
-/// What it is a replica of, and how far it is.
+/// What it is a replica of, and how far it is; or that it was one.
 fn follows(file: &Path, look: &Look) -> Option<(&'static str, String)> {
-    let replica = look.replica.as_ref()?;
+    let Some(replica) = &look.replica else {
+        let session = look.session.as_ref()?;
+        let said = match session.text("replica_error") {
+            "" if session.value("replica_promoted") > 0 => {
+                "was promoted in this session: programs that had it open before can only read until they open it again"
+            }
+            "" => return None,
+            error => error,
+        };
+        return Some(("replica", styled(NOTICE, said)));
+    };
     let said = replica.said();
     let line = match replica.amiss(file) {
         None => said,
@@ -92,6 +103,12 @@ pub fn at_rest(file: &Path, outside: &Inspection, openers: &[u32]) -> String {
         );
     }
     match outside.outlook() {
+        Outlook::Ordinary if replica::is_marked(&outside.path) => format!(
+            "in mode {}, which no follower goes on with, though the mark of one lies beside it; `plait promote {file}` makes it a \
+             database of its own, which `plait enable {file}` takes; or move it and the files beside it away, and follow anew",
+            outside.header.mode(),
+            file = quoted(file)
+        ),
         Outlook::Ordinary => format!(
             "in mode {}, not in concurrent mode; switch with `plait enable {}`",
             outside.header.mode(),

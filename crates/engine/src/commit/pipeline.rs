@@ -106,6 +106,8 @@ pub(crate) struct FirstPass {
 pub(crate) struct How {
     /// It has held the right since its snapshot: nothing that it read can have changed.
     pub(crate) is_queued: bool,
+    /// It may write a replica.
+    pub(crate) is_follower: bool,
     pub(crate) sync: Sync,
     /// Its statements read on after the commit.
     pub(crate) keep_reading: bool,
@@ -166,6 +168,9 @@ impl Candidate<'_> {
             fence::FENCED => {}
             fence::LOWERED => return Ok(Err(Blocked::FenceLowered)),
             _ => return Err(Error::Left),
+        }
+        if !how.is_follower {
+            db.refuse_replica()?;
         }
         if let Err(blocked) = self.validate_in_mutex(&guard, how)? {
             return Ok(Err(blocked));

@@ -36,6 +36,7 @@ use crate::sync::yielding::Yielding;
 
 pub mod boundaries;
 pub mod changed;
+mod following;
 pub(crate) mod gaps;
 pub(crate) mod generations;
 pub mod happenings;

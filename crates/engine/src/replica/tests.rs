@@ -7,7 +7,7 @@ const WHOLE: &str = "plait replica 1\nplace /mnt/a b/app\nchain 00ff\nrecord 12\
 fn beside(text: &str) -> (tempfile::TempDir, std::path::PathBuf) {
     let dir = tempfile::tempdir().expect("a folder");
     let base = dir.path().join("replica.db");
-    std::fs::write(follows_path(&base), text).expect("it is written");
+    std::fs::write(follows_path(&base), with_sum(text)).expect("it is written");
     (dir, base)
 }
 
@@ -17,7 +17,8 @@ fn wait_now(base: &Path, ticket: u64) -> Result<bool> {
 
 #[test]
 fn the_lines_are_read_and_unknown_ones_are_left() {
-    let mark = parse(format!("{WHOLE}later thing\nalone\n").as_bytes()).expect("it is whole");
+    let mark =
+        parse(with_sum(&format!("{WHOLE}later thing\nalone\n")).as_bytes()).expect("it is whole");
     let expected = Mark {
         place: "/mnt/a b/app".into(),
         chain: "00ff".into(),
@@ -26,20 +27,21 @@ fn the_lines_are_read_and_unknown_ones_are_left() {
         first: 7,
         commit: 98,
         written_ms: 1_764_380_000_000,
+        ..Mark::default()
     };
     assert_eq!(mark, expected);
-    for cut in 0..WHOLE.len() {
-        assert!(parse(&WHOLE.as_bytes()[..cut]).is_err(), "{cut}");
+    let whole = with_sum(WHOLE);
+    for cut in 0..whole.len() {
+        assert!(parse(&whole.as_bytes()[..cut]).is_err(), "{cut}");
     }
-    let without = WHOLE.replace("first 7\n", "");
+    let without = with_sum(&WHOLE.replace("first 7\n", ""));
     assert_eq!(parse(without.as_bytes()), Ok(Mark { first: 0, ..expected }));
 }
 
-// holds REPLICA-1
+// holds REPLICA-1, REPLICA-4
 #[test]
 fn what_is_no_mark_is_an_error_and_not_a_missing_one() {
     for (text, why) in [
-        ("", "it is empty"),
         ("plait replica 2\nplace x\nrecord 1\n", "another version of Plait"),
         ("something else\n", "it is damaged"),
         ("plait replica 1\nrecord 1\n", "it is damaged"),
@@ -50,10 +52,18 @@ fn what_is_no_mark_is_an_error_and_not_a_missing_one() {
         let (_dir, base) = beside(text);
         let said = read(&base).expect_err(text).to_string();
         assert!(said.contains("replica.db-plait-follows") && said.contains(why), "{said}");
-        assert!(is_marked(&base) && refusal(&base, false).contains("`plait promote "), "{text}");
+        assert!(
+            is_marked(&base) && refusal(&base, Told::ByMark).contains("`plait promote "),
+            "{text}"
+        );
         assert!(matches!(wait_now(&base, 1), Err(Error::CantOpen(_))), "{text}");
     }
     let (dir, base) = beside(WHOLE);
+    std::fs::write(follows_path(&base), "").expect("it is written");
+    assert!(read(&base).expect_err("no mark").to_string().contains("it is empty"));
+    let other = with_sum(WHOLE).replace("record 12", "record 99");
+    std::fs::write(follows_path(&base), other).expect("it is written");
+    assert!(read(&base).expect_err("of another record").to_string().contains("it is damaged"));
     std::fs::remove_file(follows_path(&base)).expect("it is removed");
     assert_eq!(read(&base).expect("there is none"), None);
     assert!(!is_marked(&base));

@@ -91,6 +91,16 @@ pub mod fence {
     pub const LOWERED: u32 = 2;
 }
 
+/// Whether the database is a replica, in [`Control::follows`] (REPLICA-3 in replica.rs).
+pub mod follows {
+    /// Nobody has said so in this session.
+    pub const UNTOLD: u32 = 0;
+    /// Its follower alone writes it.
+    pub const FOLLOWS: u32 = 1;
+    /// It was one, and was promoted in this session.
+    pub const PROMOTED: u32 = 2;
+}
+
 /// First page of the file.
 #[repr(C)]
 pub struct Header {
@@ -320,6 +330,8 @@ pub struct Control {
     pub has_large: AtomicU32,
     /// Entries of `recent`, from the first on, that have disk space.
     pub recent_allocated: AtomicU32,
+    /// (M) One of [`follows`].
+    pub follows: AtomicU32,
     /// Timestamp of the first entry of `recent`.
     pub first_ts: AtomicU64,
     /// One of [`fence`].
@@ -741,7 +753,7 @@ mod tests {
         assert!(PAGE_ON_FORMATS.contains(&format!("Layout version {LAYOUT_VERSION}, ")));
         let is = offsets!(Control:
             commit_mutex visible_ts readable_ts readable_needs full_end applied_lsn active_arena
-            has_large recent_allocated first_ts fence salt base_generation exclusive_generation
+            has_large recent_allocated follows first_ts fence salt base_generation exclusive_generation
             stamped_generation right_owner merge_owner merge_word fence_cookie queue_head queue
             slots_high_water owed relaxed_write_ms background_merge wal_limit_bytes wal_bytes
             generations rowids conflicts counters right_served_ns mark_owners processes_high_water

@@ -152,7 +152,8 @@ impl Conn {
         process::prepare();
         let mut room = None;
         let is_queued = self.state.mode() == Some(WriteMode::Queued);
-        let mut how = How { is_queued, sync, keep_reading, first_pass: None };
+        let is_follower = self.is_follower;
+        let mut how = How { is_queued, is_follower, sync, keep_reading, first_pass: None };
         let mut passes = 0;
         let result = loop {
             match self.candidate().commit(how) {

@@ -168,6 +168,7 @@ impl Conn {
 
     /// Takes the right to merge and empties the overlay.
     fn become_exclusive(&mut self, wait: &mut Wait<'_>) -> Result<()> {
+        self.refuse_replica()?;
         let db = self.db.clone();
         let right = db.own_merge(self.slot, wait)?;
         // EXCL-6: until it stamps the base, what is new there comes from its merge.

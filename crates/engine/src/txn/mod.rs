@@ -98,6 +98,8 @@ pub struct Conn {
     pub(crate) bulk: Bulk,
     /// Threads may be started for it.
     threads: bool,
+    /// It applies what the primary of a replica has committed (REPLICA-3 in replica.rs).
+    is_follower: bool,
     /// Bytes that it has committed since it last kept pace (upkeep/pressure.rs).
     unpaced: u64,
     pub(crate) contention: Contention,
@@ -153,6 +155,7 @@ impl Conn {
             part: None,
             bulk: Bulk::new(begun_by_others),
             threads: false,
+            is_follower: false,
             unpaced: 0,
             contention: Contention::default(),
             repeats: false,
@@ -180,6 +183,19 @@ impl Conn {
     /// The database.
     pub fn database(&self) -> &Arc<Database> {
         &self.db
+    }
+
+    /// From here on this connection may write a replica: it is the follower's.
+    pub fn write_as_follower(&mut self) {
+        self.is_follower = true;
+    }
+
+    /// Fails if the database is a replica, and this is not its follower (REPLICA-3 in replica.rs).
+    ///
+    /// # Errors
+    /// Follows.
+    pub fn refuse_replica(&self) -> Result<()> {
+        if self.is_follower { Ok(()) } else { self.db.refuse_replica() }
     }
 
     /// How this transaction writes; `None` while it only reads.
@@ -224,7 +240,7 @@ impl Conn {
     /// changed ("Isolation" in docs/sql.md).
     ///
     /// # Errors
-    /// Busy, Conflict (the transaction may go on reading), Interrupted, Full and I/O errors of
+    /// Busy, Conflict (the transaction may go on reading), Interrupted, Follows, Full and I/O errors of
     /// fencing; `RenewSnapshot` as for [`Conn::commit`], with the right, which `rollback` gives
     /// back.
     pub fn write_begin(&mut self, mode: WriteMode, wait: &mut Wait<'_>) -> Result<()> {
@@ -233,6 +249,7 @@ impl Conn {
             return Ok(());
         }
         self.db.check_fork()?;
+        self.refuse_replica()?;
         self.start_transaction();
         self.take_back_lone_read();
         // A lowered fence is raised by the transaction that has something to commit (FENCE-2 in
@@ -350,7 +367,8 @@ impl Conn {
 
     /// Moves the snapshot to now. The right is held; it is given back on failure.
     pub(super) fn go_on_from_now(&mut self) -> Result<()> {
-        if let Err(e) = self.move_snapshot_to_now() {
+        let moved = self.refuse_replica().and_then(|()| self.move_snapshot_to_now());
+        if let Err(e) = moved {
             if matches!(e, Error::RenewSnapshot) {
                 return Err(e);
             }

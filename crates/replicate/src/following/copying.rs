@@ -4,7 +4,7 @@ use std::any::Any;
 use std::path::{Path, PathBuf};
 
 use super::mark::Mark;
-use super::{Done, Following, Live, Stuck, TRIES, target};
+use super::{Done, Following, Live, Stuck, target};
 use crate::apply::Progress;
 use crate::chain::{Found, Reader};
 use crate::error::{Error, Result};
@@ -13,7 +13,6 @@ use crate::library;
 use crate::new_file::NewFile;
 use crate::record::{Header, Item, Record, header_of};
 use crate::restore::{Restored, Stop, restore};
-use crate::world::Patience;
 
 /// Records behind an OPEN in which the first commit is looked for.
 const FIRST_RECORDS: u32 = 8;
@@ -38,7 +37,7 @@ impl Following {
             return Ok(Done::Waited);
         };
         let (mark, number) = (made.mark.clone(), made.mark.record);
-        self.refuse_foreign()?;
+        self.refuse_foreign(&made)?;
         let before = self.mark.clone().unwrap_or_else(|| mark.clone());
         self.note(Mark { seeding: true, chain: mark.chain, ..before }, true)?;
         self.put(made)?;
@@ -49,16 +48,25 @@ impl Following {
         Ok(Done::Copied(number))
     }
 
-    /// A program had the name open before this began, and has made a database of its own there.
-    fn refuse_foreign(&self) -> Result<()> {
+    /// Fails if a program that had the name open before this began has made a database of its own there. From
+    /// then on none can (REPLICA-3).
+    fn refuse_foreign(&mut self, made: &Made) -> Result<()> {
         let is_new = self.mark.as_ref().is_some_and(|mark| mark.chain == ChainId::default());
-        let database = &self.settings.database;
-        match std::fs::metadata(database) {
-            Ok(there) if is_new && there.len() > 0 => Err(Error::Replaced(format!(
+        let database = self.settings.database.clone();
+        if !is_new || std::fs::symlink_metadata(&database).is_err() {
+            return Ok(());
+        }
+        let failed = |why: String| target(made.mark.record, why);
+        let is_foreign = Live::is_taken(&database) || {
+            Live::found(&database, made.file.path()).map_err(failed)?;
+            self.live()?.has_tables().map_err(failed)?
+        };
+        match is_foreign {
+            true => Err(Error::Replaced(format!(
                 "a program has made {} a database of its own meanwhile",
                 database.display()
             ))),
-            _ => Ok(()),
+            false => Ok(()),
         }
     }
 
@@ -98,8 +106,7 @@ impl Following {
     /// led no further would be in the way of that, too.
     async fn make(&self) -> Result<Option<Made>> {
         let has = self.mark.as_ref().map_or(RecordNumber::NONE, |mark| mark.record);
-        let world = self.world.with(Patience::Tries(TRIES));
-        let tip = crate::chain::find_tip(&world).await?.ok_or(Error::Empty)?;
+        let tip = crate::chain::find_tip(&self.world).await?.ok_or(Error::Empty)?;
         let header = &tip.record.header;
         self.refuse_another_chain(header.chain)?;
         let leads_on = match self.stuck {
@@ -116,11 +123,19 @@ impl Following {
         };
         let opener = library::opener().ok_or_else(|| target(has, "out of memory"))?;
         let file = NewFile::begin(&beside, opener, self.world.random().number() as u32)
-            .map_err(|e| target(has, format!("cannot make {}: {e}", beside.display())))?;
+            .map_err(|e| {
+                let why = match e.kind() {
+                    std::io::ErrorKind::AlreadyExists => format!(
+                        "{e}, of a database that was removed or moved away: remove that file, too, and the others of its name"
+                    ),
+                    _ => e.to_string(),
+                };
+                target(has, format!("cannot make {}: {why}", beside.display()))
+            })?;
         let versions = library::versions();
         let ignored = &mut |_: Progress| {};
         let (restored, made) =
-            restore(&world, Box::new(file), Stop::Newest, &versions, ignored).await?;
+            restore(&self.world, Box::new(file), Stop::Newest, &versions, ignored).await?;
         let made: Box<dyn Any> = made;
         let mut file = made.downcast::<NewFile>().map_err(|_| target(has, "another target"))?;
         let mark = self.mark_of(&restored).await?;
@@ -175,6 +190,7 @@ impl Following {
             counter: 0,
             until: None,
             seeding: false,
+            trouble: None,
         })
     }
 

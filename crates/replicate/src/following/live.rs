@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::record::Frames;
-use plait_client::{Connection, Library, OpenFlags, Value};
+use plait_client::{BUSY, Connection, Library, OpenFlags, Value};
 use plait_engine::follower::Follower;
 use plait_engine::ids::Lsn;
 use plait_engine::ship::Shipper;
@@ -18,6 +18,8 @@ use plait_engine::sync::wait::Wait;
 
 /// Longest wait for a lock of the database.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest wait to join: then it is said for whom, and tried again.
+const TO_JOIN: Duration = Duration::from_secs(5);
 
 /// A database that programs read, and this process writes.
 pub struct Live {
@@ -30,7 +32,7 @@ pub struct Live {
 
 impl Live {
     /// Joins the session of a database, to apply frames of the session with this salt, behind one with
-    /// this checksum.
+    /// this checksum. Nobody else writes it from then on (REPLICA-3).
     ///
     /// # Errors
     /// In words.
@@ -42,19 +44,26 @@ impl Live {
             let connection = Library::linked().open_with(&path, OpenFlags::ReadWrite)?;
             // SAFETY: opened just now, by the library inside this program.
             unsafe { plait_sqlite::allow_replica_writes(connection.raw()) };
-            connection.busy_timeout(PATIENCE)?;
+            connection.busy_timeout(TO_JOIN)?;
             // Asked for what a member of the session alone can tell, it becomes one.
             connection.query("SELECT count(*) FROM plait_status")?;
             connection.query("SELECT count(*) FROM sqlite_schema")?;
+            connection.busy_timeout(PATIENCE)?;
             Ok::<_, plait_client::SqlError>(connection)
         };
-        let connection = open().map_err(|e| format!("cannot open {shown}: {}", e.said()))?;
+        let connection = open().map_err(|e| match e.code {
+            BUSY => format!("cannot open {shown}: {}{}", e.said(), holders(&path)),
+            _ => format!("cannot open {shown}: {}", e.said()),
+        })?;
         // A replica that was made before its file could say so, or was killed before it did.
         plait_sqlite::heed_mark(&path)
             .map_err(|why| format!("cannot make {shown} read-only for others: {why}"))?;
         let joined = Shipper::joined(&path)
             .ok_or_else(|| format!("{shown} is not in concurrent mode any more: begin anew"))?;
-        let follower = Follower::new(joined, salt, crc).map_err(|e| e.to_string())?;
+        // From here on nobody else writes it, whenever they opened it.
+        let mut wait = Wait { timeout: PATIENCE, busy: None, interrupted: &mut || false };
+        let follower = Follower::new(joined, salt, crc, &mut wait)
+            .map_err(|e| format!("cannot keep others from writing {shown}: {e}"))?;
         let file = named(&path).ok_or_else(|| format!("{shown} was removed"))?;
         Ok(Live { follower, connection, file })
     }
@@ -78,6 +87,25 @@ impl Live {
         Ok(rows.first().is_some_and(|row| {
             matches!(row[..], [Value::Integer(0), Value::Integer(all), Value::Integer(done)] if all == done)
         }))
+    }
+
+    /// It has tables, or other things of a schema.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn has_tables(&self) -> Result<bool, String> {
+        let count = self.connection.integer("SELECT count(*) FROM sqlite_schema");
+        count.map(|count| count > 0).map_err(|e| e.said())
+    }
+
+    /// A file has tables, or is no database.
+    pub fn is_taken(database: &Path) -> bool {
+        let count = || {
+            let connection = Library::linked().open_with(database, OpenFlags::ReadOnly)?;
+            connection.busy_timeout(PATIENCE)?;
+            connection.integer("SELECT count(*) FROM sqlite_schema")
+        };
+        count() != Ok(0)
     }
 
     /// The file still has its name.
@@ -138,6 +166,38 @@ impl Live {
             ));
         }
         source.backup_to(&self.connection).map_err(said)
+    }
+}
+
+/// Who has locks of SQLite's on a database file, in words; empty if that cannot be told. The kernel's own list
+/// is read: to open the file here, and close it, would end the locks of this process.
+fn holders(path: &Path) -> String {
+    let Some((_, inode)) = named(path) else { return String::new() };
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let own = std::process::id();
+    let mut pids: Vec<u32> = locks
+        .lines()
+        .filter_map(|line| {
+            // 1: POSIX  ADVISORY  WRITE 4711 08:01:123456 1073741826 1073742335
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let at = words.iter().position(|word| word.ends_with(&format!(":{inode}")))?;
+            words.get(at.checked_sub(1)?)?.parse().ok()
+        })
+        .filter(|pid| *pid != own && *pid != 0)
+        .collect();
+    pids.sort_unstable();
+    pids.dedup();
+    let name = |pid: &u32| match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
+        Ok(name) => format!("process {pid} ({})", name.trim_end()),
+        Err(_) => format!("process {pid}"),
+    };
+    match pids.is_empty() {
+        true => String::new(),
+        false => format!(
+            "; it is locked by {}: with PRAGMA locking_mode=exclusive a reader keeps everybody else out until it closes \
+             the database",
+            pids.iter().map(name).collect::<Vec<_>>().join(", ")
+        ),
     }
 }
 

@@ -35,9 +35,9 @@ use plait_engine::storage::names::follows_lock_path;
 use self::copying::Made;
 use self::gathering::Batch;
 pub use self::live::Live;
-use self::mark::Mark;
+use self::mark::{Mark, Trouble};
 use crate::chain::{Flow, Reader};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, printable};
 use crate::ids::{ChainId, RecordNumber};
 use crate::store::Backoff;
 use crate::world::{Patience, World};
@@ -139,6 +139,8 @@ impl Following {
             }
             _ => {}
         }
+        // Behind so many failures it is said, and tried again.
+        let world = world.with(Patience::Tries(TRIES));
         let reader = Reader::new(&world);
         // Behind a removal a program that opens the name leaves an empty file.
         let has_bytes = there.is_some_and(|bytes| bytes > 0);
@@ -182,6 +184,9 @@ impl Following {
         };
         match done {
             Ok(Done::Waited) => {
+                if self.stuck.is_none() {
+                    self.tell(None);
+                }
                 let mut pause = self.settings.poll;
                 if self.stuck.is_some() {
                     // Each look asks for more than the next record.
@@ -191,13 +196,23 @@ impl Following {
                 Ok(Done::Waited)
             }
             Ok(done) => {
+                match &done {
+                    Done::Stuck(why) => self.tell(Some(&why.clone())),
+                    _ => self.tell(None),
+                }
                 (self.backoff, self.failures, self.told) = (Backoff::default(), 0, None);
                 self.world.note_no_trouble();
                 Ok(done)
             }
-            Err(error @ (Error::OtherChain { .. } | Error::Replaced(_))) => Err(error),
+            // The mark beside the name may be another file's.
+            Err(error @ Error::Replaced(_)) => Err(error),
+            Err(error @ Error::OtherChain { .. }) => {
+                self.tell(Some(&error.to_string()));
+                Err(error)
+            }
             Err(error) => {
                 self.note_failure(&error);
+                self.tell(Some(&error.to_string()));
                 let pause = match error {
                     // Nothing is asked of the store.
                     Error::Target { .. } => TARGET_PAUSE,
@@ -210,6 +225,46 @@ impl Following {
                     _ => Done::Stuck(text),
                 })
             }
+        }
+    }
+
+    /// Notes in the mark what keeps this from going on, for those who ask the database; `None`: nothing does.
+    fn tell(&mut self, what: Option<&str>) {
+        let database = &self.settings.database;
+        let Some(mark) = self.mark.clone() else { return };
+        // What stands under the name may be another's by now.
+        if self.live.as_ref().is_some_and(|live| !live.is_named(database))
+            || plait_engine::replica::look(database) != Some(true)
+        {
+            return;
+        }
+        let line = |what: &str| printable(what).replace('\n', " ");
+        let (before, what) = (mark.trouble.as_ref(), what.map(line));
+        if before.map(|trouble| &trouble.what) == what.as_ref() {
+            return;
+        }
+        let since_ms = before.map_or(self.world.clock().wall_ms(), |trouble| trouble.since_ms);
+        let trouble = what.map(|what| Trouble { what, since_ms });
+        // Where the mark cannot be written the error tells of that, or the next one.
+        let _ = self.note(Mark { trouble, ..mark }, false);
+    }
+
+    /// Makes a mark anew that was deleted while this follows. The session refuses writes meanwhile (REPLICA-3).
+    fn look_at_mark(&mut self) -> Result<()> {
+        let database = &self.settings.database;
+        match &self.mark {
+            Some(mark)
+                if self.live.is_some() && plait_engine::replica::look(database) == Some(false) =>
+            {
+                let path = plait_engine::storage::names::follows_path(database);
+                eprintln!(
+                    "plait-replicate: {} was deleted, and is made anew: `plait promote` is what makes a replica a \
+                     database of its own",
+                    printable(&path.to_string_lossy())
+                );
+                self.note(mark.clone(), true)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -226,7 +281,7 @@ impl Following {
                 "{} is another file than the one that followed",
                 database.display()
             ))),
-            _ => Ok(()),
+            _ => self.look_at_mark(),
         }
     }
 
@@ -367,8 +422,7 @@ impl Following {
         if self.reader.listing().is_none_or(|listing| listing.highest() >= mark.record) {
             return Ok(());
         }
-        let world = self.world.with(Patience::Tries(TRIES));
-        let tip = crate::chain::find_tip(&world).await?.ok_or(Error::Empty)?;
+        let tip = crate::chain::find_tip(&self.world).await?.ok_or(Error::Empty)?;
         self.refuse_another_chain(tip.record.header.chain)?;
         let number = mark.record;
         if tip.record.header.number >= number {
@@ -390,8 +444,14 @@ impl Following {
 /// The database under its own name, as the library names the files beside it.
 fn resolved(database: &Path) -> Result<PathBuf, String> {
     let failed = |e: std::io::Error| format!("cannot follow in {}: {e}", database.display());
-    if std::fs::symlink_metadata(database).is_ok() {
-        return std::fs::canonicalize(database).map_err(failed);
+    if let Ok(there) = std::fs::symlink_metadata(database) {
+        return std::fs::canonicalize(database).map_err(|e| match there.is_symlink() {
+            true if e.kind() == std::io::ErrorKind::NotFound => format!(
+                "{} is a symbolic link to what is not there: name the database itself, or remove the link",
+                database.display()
+            ),
+            _ => failed(e),
+        });
     }
     let database = std::path::absolute(database).map_err(failed)?;
     let name = database.file_name().ok_or_else(|| "that is no name of a file".to_owned())?;

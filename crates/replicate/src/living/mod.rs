@@ -249,6 +249,12 @@ impl Source for Living {
         self.chain().filter(|_| self.database.told().place == self.settings.place)
     }
 
+    fn made_ms(&self) -> Option<u64> {
+        let made = std::fs::metadata(&self.path).and_then(|there| there.created()).ok()?;
+        let since = made.duration_since(std::time::UNIX_EPOCH).ok()?;
+        u64::try_from(since.as_millis()).ok()
+    }
+
     fn note_opening(&mut self, writer: Nonce) -> Result<(), SourceError> {
         self.with(|shipper| {
             shipper.note_opening(writer.0);

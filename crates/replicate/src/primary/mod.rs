@@ -52,6 +52,8 @@ pub struct Settings {
     pub interval: Duration,
     /// Time to a record without anything.
     pub idle: Duration,
+    /// Time from one look for the own OPEN to the next, where there is something to ship.
+    pub check_every: Duration,
     /// Bytes of frames in a record.
     pub record_bytes: usize,
     /// Bytes of pages that travel in the record.
@@ -64,6 +66,8 @@ pub struct Settings {
     pub log_bytes_least: u64,
     /// Time from one pack to the next.
     pub pack_every: Duration,
+    /// Records of a pack at least: idle ones come seldom.
+    pub pack_records: u64,
     /// Bytes of records that make a pack at once.
     pub pack_bytes: usize,
     /// A record of this length or more stays out of packs.
@@ -80,13 +84,15 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             interval: Duration::from_secs(1),
-            idle: Duration::from_secs(10),
+            idle: Duration::from_secs(40),
+            check_every: Duration::from_secs(10),
             record_bytes: 8 << 20,
             inline_bytes: 1 << 20,
             part_bytes: 4 << 20,
             snapshot_every: Duration::from_secs(24 * 3600),
             log_bytes_least: 16 << 20,
             pack_every: Duration::from_secs(60),
+            pack_records: 32,
             pack_bytes: 8 << 20,
             large_bytes: crate::pack::LARGE_BYTES,
             keep: Duration::from_secs(7 * 24 * 3600),
@@ -168,8 +174,6 @@ impl Sidecar {
     /// What ends the sidecar, as of [`Sidecar::run`].
     pub async fn step(&mut self) -> Result<()> {
         if self.time_to_record().is_zero() {
-            // A store that does not answer is the next call's trouble.
-            self.check_place(self.settings.idle).await?;
             return self.ship().await;
         }
         let did = self.copy_some().await? || self.pack_some().await || self.sweep_some().await;

@@ -9,6 +9,7 @@ use super::snapshot::Snapshots;
 use super::tracks::Tracks;
 use super::{Settings, Sidecar, Writer, ending, without_patience};
 use crate::chain::{Flow, Listing, Tip, find_tip};
+use crate::dates;
 use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
 use crate::ids::{ChainId, CommitTs, Epoch, Hash, Nonce, Position, RecordNumber};
@@ -146,6 +147,15 @@ async fn refuse_others(
     if !is_ours && !take_over {
         let by = open.map_or_else(|| "another sidecar".to_owned(), |open| open.host);
         return Err(Error::Occupied { by });
+    }
+    // In a session that has shipped there it is the same file. Else nothing but its age tells: salts and
+    // generations are of sessions, of which some had no sidecar.
+    let made_ms = source.made_ms().filter(|_| !take_over && source.chain().is_none());
+    // One of the future says that the clock was wrong.
+    let now_ms = world.clock().wall_ms();
+    if let Some(made_ms) = made_ms.filter(|made| (header.written_ms + 1..=now_ms).contains(made)) {
+        let (made, shipped) = (dates::utc(made_ms), dates::utc(header.written_ms));
+        return Err(Error::MadeAnew { made, shipped });
     }
     Ok(Before { tip, open })
 }

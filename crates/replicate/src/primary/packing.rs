@@ -67,7 +67,8 @@ impl Packing {
     fn due(&self, tip: RecordNumber, now: Duration, settings: &Settings) -> RecordNumber {
         let last = tip.before().min(RecordNumber(self.from.0 + RECORDS_MAX - 1));
         let is_full = self.bytes >= settings.pack_bytes || last.0 + 1 == self.from.0 + RECORDS_MAX;
-        let is_due = is_full || now.saturating_sub(self.last) >= settings.pack_every;
+        let is_many = last.0 + 1 >= self.from.0 + settings.pack_records;
+        let is_due = is_full || is_many && now.saturating_sub(self.last) >= settings.pack_every;
         // A pack of one record would spare nobody anything.
         if is_due && last > self.from { last } else { RecordNumber::NONE }
     }
@@ -79,10 +80,18 @@ impl Sidecar {
         if self.packing.retry.is_waiting(&self.world) {
             return false;
         }
-        if let Some(number) = self.packing.to_delete.front().copied() {
-            let deleted = self.once.try_delete(&names::record(number)).await;
+        if !self.packing.to_delete.is_empty() {
+            let some = self.packing.to_delete.len().min(self.once.deletes_at_once());
+            let names: Vec<String> = self
+                .packing
+                .to_delete
+                .iter()
+                .take(some)
+                .map(|number| names::record(*number))
+                .collect();
+            let deleted = self.once.try_delete(&names).await;
             if self.packing.retry.note(&self.world, deleted).is_some() {
-                self.packing.to_delete.pop_front();
+                self.packing.to_delete.drain(..some);
             }
             return true;
         }

@@ -57,7 +57,7 @@ impl Sidecar {
             return false;
         }
         if let Some(name) = self.retention.to_delete.front().cloned() {
-            let deleted = self.once.try_delete(&name).await;
+            let deleted = self.once.try_delete(std::slice::from_ref(&name)).await;
             if self.retention.retry.note(&self.world, deleted).is_some() {
                 self.retention.to_delete.pop_front();
             }

@@ -28,6 +28,11 @@ impl Sidecar {
         };
         let now = self.world.clock().now();
         self.last_look = now;
+        let is_idle_due = now >= self.last_record + self.settings.idle;
+        if is_idle_due || !events.is_empty() {
+            // A store that does not answer is the next call's trouble.
+            self.check_place(self.settings.check_every).await?;
+        }
         let mut items = Vec::new();
         let mut bytes = 0;
         self.has_more = false;
@@ -52,7 +57,7 @@ impl Sidecar {
             }
             items.push(snapshot);
         }
-        if items.is_empty() && now < self.last_record + self.settings.idle {
+        if items.is_empty() && !is_idle_due {
             return Ok(());
         }
         self.append(items).await

@@ -67,9 +67,9 @@ impl Store for Memory {
         })
     }
 
-    fn delete<'a>(&'a self, name: &'a str) -> Later<'a, Result<(), StoreError>> {
+    fn delete<'a>(&'a self, names: &'a [String]) -> Later<'a, Result<(), StoreError>> {
         Box::pin(async move {
-            self.objects.borrow_mut().remove(name);
+            self.objects.borrow_mut().retain(|name, _| !names.contains(name));
             Ok(())
         })
     }

@@ -243,6 +243,26 @@ fn nothing_at_a_place_and_no_such_record_are_told() {
     assert!(text.contains("the earliest moment that is kept"), "{text}");
 }
 
+#[test]
+fn an_idle_database_costs_less_than_one_request_in_ten_seconds() {
+    const HOURS: u32 = 6;
+    let (stage, _database, mut sidecar) = begun(Settings::default());
+    // What it has made until now is packed.
+    stage.work(&mut sidecar, 3600 * SECOND).expect("a quiet world");
+    let (before, from) = (sidecar.0.world().requests(), tip(&sidecar));
+    stage.work(&mut sidecar, HOURS * 3600 * SECOND).expect("a quiet world");
+    let after = sidecar.0.world().requests();
+    let all = |of: crate::world::Requests| of.writes + of.reads + of.deletes;
+    let tens = u64::from(HOURS) * 360;
+    let said = format!("{before:?}, {after:?}");
+    assert!(all(after) - all(before) <= tens, "{said}");
+    // One at a time, as some stores want it, a record costs one to delete.
+    let records = tip(&sidecar).0 - from.0;
+    let deletes = after.deletes - before.deletes;
+    assert!(all(after) - all(before) - deletes + records <= tens, "{said}");
+    assert!(records >= tens / 5 && deletes > 0, "it goes on, and is packed: {records}, {said}");
+}
+
 // holds CHAIN-5
 #[test]
 fn a_store_that_is_down_full_or_closed_costs_a_lag_and_no_commit() {

@@ -329,7 +329,17 @@ impl Store for Door {
         Box::pin(async move { self.write(Write::Put(name.to_owned(), bytes)).await.map(|_| ()) })
     }
 
-    fn delete<'a>(&'a self, name: &'a str) -> Later<'a, Result<(), StoreError>> {
-        Box::pin(async move { self.write(Write::Delete(name.to_owned())).await.map(|_| ()) })
+    fn delete<'a>(&'a self, names: &'a [String]) -> Later<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            // Each may fail by itself, with those before it gone.
+            for name in names {
+                self.write(Write::Delete(name.clone())).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn deletes_at_once(&self) -> usize {
+        3
     }
 }

@@ -67,6 +67,11 @@ pub trait Store {
     /// Writes an object, over another if there is one.
     fn put<'a>(&'a self, name: &'a str, bytes: Bytes) -> Later<'a, Result<(), StoreError>>;
 
-    /// Removes an object, if there is one.
-    fn delete<'a>(&'a self, name: &'a str) -> Later<'a, Result<(), StoreError>>;
+    /// Removes objects, those that are there, in any order.
+    fn delete<'a>(&'a self, names: &'a [String]) -> Later<'a, Result<(), StoreError>>;
+
+    /// Objects that `delete` removes by one request.
+    fn deletes_at_once(&self) -> usize {
+        1
+    }
 }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::TryStreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
@@ -26,10 +26,14 @@ const CONNECT: &str = "10 seconds";
 /// A record of 16 MiB in this time is 2 Mbit a second.
 const ANSWER: &str = "60 seconds";
 
+/// S3 takes 1,000 names in a request to delete, Azure 256, and both have a pack's worth of records in one.
+const DELETES_AT_ONCE: usize = 256;
+
 /// A real store.
 #[derive(Clone)]
 pub struct Objects {
     inner: Arc<dyn ObjectStore>,
+    deletes_at_once: usize,
 }
 
 /// Opens the store of a URL. A folder that is missing is made if `creates` says so.
@@ -43,6 +47,13 @@ pub fn open(url: &str, creates: bool) -> Result<Objects, String> {
             if creates {
                 std::fs::create_dir_all(folder)
                     .map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
+            } else if std::fs::metadata(folder)
+                .is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+            {
+                return Err(format!(
+                    "there is no folder {}: check its name, or begin a replica there with plait replicate",
+                    folder.display()
+                ));
             }
             let opened = LocalFileSystem::new_with_prefix(folder);
             let opened = opened.map_err(|e| format!("cannot open {}: {e}", folder.display()))?;
@@ -61,7 +72,11 @@ pub fn open(url: &str, creates: bool) -> Result<Objects, String> {
             }
         }
     };
-    Ok(Objects { inner })
+    let deletes_at_once = match place {
+        Place::Bucket { service: Service::S3 | Service::Azure, .. } => DELETES_AT_ONCE,
+        _ => 1,
+    };
+    Ok(Objects { inner, deletes_at_once })
 }
 
 fn open_bucket(
@@ -189,13 +204,22 @@ impl Store for Objects {
         })
     }
 
-    fn delete<'a>(&'a self, name: &'a str) -> Later<'a, Result<(), StoreError>> {
+    fn delete<'a>(&'a self, names: &'a [String]) -> Later<'a, Result<(), StoreError>> {
         Box::pin(async move {
-            match self.inner.delete(&path(name)).await {
-                Ok(()) | Err(ObjectError::NotFound { .. }) => Ok(()),
-                Err(error) => Err(failure(&error)),
+            let paths: Vec<_> = names.iter().map(|name| Ok(path(name))).collect();
+            let mut deleted = self.inner.delete_stream(stream::iter(paths).boxed());
+            while let Some(answer) = deleted.next().await {
+                match answer {
+                    Ok(_) | Err(ObjectError::NotFound { .. }) => {}
+                    Err(error) => return Err(failure(&error)),
+                }
             }
+            Ok(())
         })
+    }
+
+    fn deletes_at_once(&self) -> usize {
+        self.deletes_at_once
     }
 }
 

@@ -343,6 +343,92 @@ fn a_program_that_has_opened_the_name_before_the_follower_can_only_read() {
     }
 }
 
+fn refused(db: &plait_client::Connection, sql: &str, says: &str) {
+    let error = db.execute(sql).expect_err(sql);
+    assert_eq!(error.code, plait_client::READONLY, "{sql}: {}", error.said());
+    assert!(
+        error.said().contains(says) && error.said().contains("plait promote"),
+        "{}",
+        error.said()
+    );
+}
+
+// holds REPLICA-3, FOLLOWS-4
+#[test]
+fn who_had_the_database_open_before_the_follower_writes_no_more() {
+    let stage = Stage::new();
+    let path = &stage.database;
+    stage.execute("INSERT INTO t VALUES(1, 'own')");
+    let mut open_ones = [open(path), open(path), open(path)];
+    for (db, begin) in open_ones.iter_mut().zip(["BEGIN CONCURRENT", "BEGIN", "SELECT 1"]) {
+        db.execute(begin).expect("it begins");
+    }
+    let [optimistic, reads, idle] = open_ones;
+    optimistic.execute("INSERT INTO t VALUES(2, 'own')").expect("it is not committed");
+    for member in [&reads, &idle] {
+        assert_eq!(member.integer("SELECT count(*) FROM t"), Ok(1), "a member of the session");
+    }
+    let place = PathBuf::from(format!("{}-plait-follows", path.display()));
+    let mut mark = plait_replicate::following::mark::Mark::of_nothing("/mnt/place");
+    mark.record = plait_replicate::ids::RecordNumber(1);
+    mark.write(path, true).expect("it is written");
+    // It waits for who has the writer's right, as exclusive transactions do.
+    idle.execute("BEGIN IMMEDIATE; INSERT INTO t VALUES(9, 'own')").expect("nobody follows yet");
+    let live = std::thread::scope(|scope| {
+        let joins = scope.spawn(|| plait_replicate::following::Live::join(path, (7, 0)));
+        nap(300);
+        assert!(!joins.is_finished(), "a transaction has the right");
+        idle.execute("COMMIT").expect("it was before");
+        joins.join().expect("no panic").expect("it joins")
+    });
+    refused(&optimistic, "COMMIT", "follows /mnt/place");
+    refused(&reads, "INSERT INTO t VALUES(3, 'own')", "follows /mnt/place");
+    for sql in [
+        "INSERT INTO t VALUES(3, 'own')",
+        "BEGIN IMMEDIATE",
+        "BEGIN CONCURRENT; UPDATE t SET v = 'own'",
+        "CREATE TABLE own(a)",
+        "VACUUM",
+    ] {
+        refused(&idle, sql, "follows /mnt/place");
+        let _ = idle.execute("ROLLBACK");
+    }
+    // Nor does who comes when the mark was deleted, also behind the follower's end.
+    std::fs::remove_file(place).expect("it is there");
+    refused(&open(path), "INSERT INTO t VALUES(3, 'own')", "was removed");
+    drop(live);
+    refused(&open(path), "INSERT INTO t VALUES(3, 'own')", "was removed");
+    assert_eq!(idle.integer("SELECT count(*) FROM t"), Ok(2));
+    let told = "SELECT value FROM plait_status WHERE name = 'replica_error'";
+    assert!(idle.text(told).is_ok_and(|text| text.contains("was removed")));
+}
+
+// holds REPLICA-3
+#[test]
+fn a_mark_that_is_deleted_under_its_follower_is_made_anew_and_nobody_writes_meanwhile() {
+    let (stage, sidecar) = begun();
+    let follower = follower(&stage);
+    stage.agrees();
+    agrees(&stage);
+    let path = PathBuf::from(format!("{}-plait-follows", replica(&stage).display()));
+    let kept = open(&replica(&stage));
+    kept.integer("SELECT count(*) FROM t").expect("it is read");
+    for _ in 0..20 {
+        let _ = std::fs::remove_file(&path);
+        let own = open(&replica(&stage)).execute("INSERT INTO t VALUES(5, 'own')");
+        assert_eq!(own.expect_err("a replica").code, plait_client::READONLY);
+    }
+    let begun = Instant::now();
+    while !path.exists() {
+        assert!(begun.elapsed() < PATIENCE, "the mark is not made anew");
+        nap(20);
+    }
+    stage.execute("INSERT INTO t VALUES(6, 'of the primary')");
+    agrees(&stage);
+    assert_eq!(follower.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
 // holds NOTED-2
 #[test]
 fn a_name_that_a_program_opens_too_early_becomes_the_replica() {
@@ -553,10 +639,95 @@ fn a_store_that_is_away_is_waited_for() {
     std::fs::rename(&stage.url, &elsewhere).expect("it goes");
     std::fs::write(&stage.url, b"no folder").expect("something in its place");
     stage.writer(2, Some(100), "FULL").ended();
-    nap(500);
+    is_told(&stage, "");
     std::fs::remove_file(&stage.url).expect("it goes");
     std::fs::rename(&elsewhere, &stage.url).expect("it comes back");
     agrees(&stage);
+    is_told_nothing(&stage);
     assert_eq!(follower.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+/// Waits until the mark says that something is in the way, and what.
+fn is_told(stage: &Stage, says: &str) {
+    let begun = Instant::now();
+    let path = PathBuf::from(format!("{}-plait-follows", replica(stage).display()));
+    while !path.exists() {
+        nap(20);
+    }
+    while !mark(stage).trouble.is_some_and(|trouble| trouble.what.contains(says)) {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", mark(stage).trouble);
+        nap(50);
+    }
+}
+
+fn is_told_nothing(stage: &Stage) {
+    let begun = Instant::now();
+    while mark(stage).trouble.is_some() {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", mark(stage).trouble);
+        nap(50);
+    }
+}
+
+#[test]
+fn a_reader_that_locks_everybody_out_is_named() {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    agrees(&stage);
+    assert_eq!(first.terminated(), 0);
+    let path = replica(&stage);
+    let keeper = Process::in_role("keeper", &[path.to_str().expect("UTF-8"), "600"], None);
+    // It has come so far when others are locked out.
+    let locked = || {
+        let db = plait_client::Library::linked().open(&path).expect("it opens");
+        db.query("SELECT count(*) FROM t").is_err()
+    };
+    while !locked() {
+        nap(20);
+    }
+    stage.execute("INSERT INTO t VALUES(5, 'later')");
+    let second = follower(&stage);
+    is_told(&stage, "locking_mode=exclusive");
+    assert!(
+        mark(&stage).trouble.is_some_and(|trouble| trouble.what.contains("locked by process "))
+    );
+    keeper.kill();
+    agrees(&stage);
+    is_told_nothing(&stage);
+    assert_eq!(second.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+/// What the program says that ends with this code.
+fn says(arguments: &[&std::path::Path], code: i32) -> String {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+    let output = command.args(arguments).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    said
+}
+
+#[test]
+fn what_can_be_no_replica_is_refused_with_what_to_do() {
+    use std::path::Path;
+    let stage = Stage::new();
+    std::fs::create_dir_all(&stage.url).expect("a folder");
+    let inside = stage.url.join("replica.db");
+    let said = says(&[Path::new("follow"), &stage.url, &inside], 2);
+    assert!(said.contains("choose another folder"), "{said}");
+    let link = stage.folder.path().join("link.db");
+    std::os::unix::fs::symlink("nowhere.db", &link).expect("a link");
+    let said = says(&[Path::new("follow"), &stage.url, &link], 2);
+    assert!(said.contains("a symbolic link to what is not there"), "{said}");
+    let said = says(&[Path::new("replicas"), &stage.folder.path().join("nope")], 1);
+    assert!(said.contains("there is no folder ") && said.contains("check its name"), "{said}");
+    // Nothing is at the place yet: that is said at once, and waited for.
+    let waits = follower(&stage);
+    is_told(&stage, "no replica at this place: check the URL");
+    stage.execute("INSERT INTO t VALUES(5, 'first')");
+    let sidecar = stage.sidecar(&[]);
+    agrees(&stage);
+    is_told_nothing(&stage);
+    assert_eq!(waits.terminated(), 0);
     assert_eq!(sidecar.terminated(), 0);
 }

@@ -105,6 +105,12 @@ fn role() {
             let db = open(Path::new(database));
             db.execute(&format!("CREATE TABLE {table}(a)")).expect("a table");
         }
+        ["keeper", database, seconds] => {
+            let db = open(Path::new(database));
+            db.text("PRAGMA locking_mode = exclusive").expect("a mode");
+            db.query("SELECT count(*) FROM t").expect("it is read");
+            std::thread::sleep(Duration::from_secs(seconds.parse().expect("a number")));
+        }
         ["pairs", database, first] => pairs(Path::new(database), first.parse().expect("a number")),
         ["reader", database, seconds] => {
             reader(Path::new(database), Duration::from_secs(seconds.parse().expect("a number")));

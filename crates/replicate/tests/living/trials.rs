@@ -313,3 +313,36 @@ fn a_place_that_has_lost_what_was_shipped_is_told() {
     stage.agrees();
     assert_eq!(sidecar.terminated(), 0);
 }
+
+#[test]
+fn a_database_that_was_made_anew_under_its_name_is_not_shipped_on_unasked() {
+    let stage = Stage::new();
+    if std::fs::metadata(&stage.database).and_then(|there| there.created()).is_err() {
+        eprintln!("this file system does not tell when a file was made");
+        return;
+    }
+    stage.execute("INSERT INTO t VALUES(1, 'first')");
+    let first = stage.sidecar(&[]);
+    let restored = stage.agrees();
+    assert_eq!(first.terminated(), 0);
+    // The same file goes on in another session.
+    let second = stage.sidecar(&[]);
+    stage.execute("INSERT INTO t VALUES(2, 'second')");
+    stage.agrees();
+    assert_eq!(second.terminated(), 0);
+    nap(20);
+    std::fs::remove_file(&stage.database).expect("it goes");
+    let anew = Stage::in_folder(stage.folder);
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+    let refused = command.arg("run").arg(&anew.url).arg(&anew.database).output().expect("it runs");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("it is another database") && said.contains("--take-over"), "{said}");
+    let third = anew.sidecar(&["--take-over"]);
+    assert_ne!(anew.agrees().record, restored.record);
+    assert_eq!(third.terminated(), 0);
+    let fourth = anew.sidecar(&[]);
+    anew.execute("INSERT INTO t VALUES(3, 'third')");
+    anew.agrees();
+    assert_eq!(fourth.terminated(), 0);
+}

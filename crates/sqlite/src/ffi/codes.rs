@@ -25,6 +25,8 @@ pub const PL_ESCALATE: c_int = 0x7fff_0002;
 pub const PL_MISFIT: c_int = 0x7fff_0003;
 /// `PL_FENCED_STILL` of engine.h.
 pub const PL_FENCED_STILL: c_int = 0x7fff_0004;
+/// `PL_FOLLOWS` of engine.h.
+pub const PL_FOLLOWS: c_int = 0x7fff_0005;
 
 /// The result code of an engine error.
 pub fn of(e: &Error) -> c_int {
@@ -38,6 +40,7 @@ pub fn of(e: &Error) -> c_int {
         Error::Corrupt(_) => SQLITE_CORRUPT,
         Error::CantOpen(_) | Error::Replaced(_) | Error::StrangeIndex(_) => SQLITE_CANTOPEN,
         Error::Misuse(_) => SQLITE_MISUSE,
+        Error::Follows(_) => PL_FOLLOWS,
         Error::Escalate => PL_ESCALATE,
         Error::RenewSnapshot => PL_RETRY,
         Error::Base { code, .. } => *code,

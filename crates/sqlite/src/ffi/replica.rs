@@ -5,13 +5,14 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use plait_engine::replica;
+use plait_engine::replica::{self, Told};
 use plait_engine::sync::caller::Uncancelled;
+use plait_engine::txn::Conn;
 
 use super::attach::{path_of, without_conn};
 use super::codes::{SQLITE_CANTOPEN, SQLITE_DONE, SQLITE_OK};
-use super::types::{PlWait, with_wait};
-use super::{text, unwound};
+use super::types::{PlConn, PlWait, with_wait};
+use super::{end, text, unwound};
 
 unsafe extern "C" {
     fn pl_shim_allow_replica_writes(db: *mut c_void);
@@ -59,6 +60,16 @@ pub fn heed_mark(path: &Path) -> Result<(), String> {
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pl_write_as_follower(conn: *mut PlConn) {
+    // SAFETY: engine.h.
+    unsafe { end(conn, "pl_write_as_follower", Conn::write_as_follower) }
+}
+
+/// See engine.h.
+///
+/// # Safety
+/// As engine.h says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_is_replica(path: *const c_char) -> c_int {
     let _uncancelled = Uncancelled::begin();
     // SAFETY: engine.h.
@@ -76,10 +87,11 @@ pub unsafe extern "C" fn pl_is_replica(path: *const c_char) -> c_int {
 /// As engine.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_replica_refusal(path: *const c_char, rests: c_int) -> *mut c_char {
+    let told = if rests != 0 { Told::AtRest } else { Told::ByMark };
     let _uncancelled = Uncancelled::begin();
     // SAFETY: engine.h.
     let path = unsafe { path_of(path) };
-    let Some(why) = unwound(|| text(&replica::refusal(path, rests != 0))) else {
+    let Some(why) = unwound(|| text(&replica::refusal(path, told))) else {
         return std::ptr::null_mut();
     };
     // SAFETY: strdup copies a C string; pl_free releases it.

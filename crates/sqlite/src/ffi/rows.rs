@@ -48,8 +48,9 @@ fn rows(db: &Database, table: c_int) -> Vec<Vec<Cell>> {
     match table {
         PL_TABLE_STATUS => {
             let (numbers, texts) = db.shipping_status();
-            let (of_replica, said) = replica::status(db.path());
-            let numbers = db.status().into_iter().chain(numbers).chain(of_replica);
+            let (of_replica, said) = replica::status(db.path(), db.is_followed());
+            let promoted = db.was_promoted().then_some(("replica_promoted", 1));
+            let numbers = db.status().into_iter().chain(numbers).chain(of_replica).chain(promoted);
             let texts = texts.into_iter().chain(said);
             let numbers = numbers.map(|(name, v)| vec![Cell::Text(text(name)), int(v)]);
             let row = |(name, v): (_, String)| vec![Cell::Text(text(name)), Cell::Text(text(&v))];

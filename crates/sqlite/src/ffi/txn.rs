@@ -750,6 +750,9 @@ pub unsafe extern "C" fn pl_setting(
 ) -> c_int {
     let new = (value >= 0).then_some(value as u64);
     let set = |c: &mut Conn| {
+        if new.is_some() {
+            c.refuse_replica()?;
+        }
         let in_force = match which {
             PL_SET_BACKGROUND_MERGE => {
                 i64::from(c.database().background_merge(new.map(|v| v != 0)))

@@ -76,7 +76,8 @@ fn the_five_calls_do_what_they_say() {
         let large = Bytes::from(vec![7; 9 << 20]);
         let (one, other) = ("chain/000000000000/0000000000000001", "pack/1-2");
         assert_eq!(store.get(one).await, Ok(None));
-        assert_eq!(store.delete(one).await, Ok(()), "what is not there is deleted");
+        let both = [one, other].map(str::to_owned);
+        assert_eq!(store.delete(&both).await, Ok(()), "what is not there is deleted");
         assert_eq!(store.list("chain/").await, Ok(vec![]));
         assert_eq!(store.create(one, large.clone()).await, Ok(Created::Made));
         assert_eq!(store.get(one).await, Ok(Some(large.clone())));
@@ -90,10 +91,12 @@ fn the_five_calls_do_what_they_say() {
         }
         assert_eq!(store.list("chain/").await, Ok(vec![one.to_owned()]));
         assert_eq!(store.list("pack/").await, Ok(vec![other.to_owned()]));
-        for name in [one, other] {
-            assert_eq!(store.delete(name).await, Ok(()));
-            assert_eq!(store.get(name).await, Ok(None));
+        // One of them is not there any more.
+        for names in [&both[..1], &both] {
+            assert_eq!(store.delete(names).await, Ok(()));
+            assert_eq!(store.get(one).await, Ok(None));
         }
+        assert_eq!(store.get(other).await, Ok(None));
     });
 }
 
@@ -219,7 +222,10 @@ fn a_folder_that_is_missing_or_closed_is_told() {
     let folder = tempfile::tempdir().expect("a folder");
     let missing = folder.path().join("missing");
     let refused = open(missing.to_str().expect("UTF-8"), false).map(|_| ()).expect_err("missing");
-    assert!(refused.contains("cannot open") && refused.contains("missing"), "{refused}");
+    assert!(
+        refused.contains("there is no folder") && refused.contains("missing: check its name"),
+        "{refused}"
+    );
     let file = folder.path().join("file");
     std::fs::write(&file, b"x").expect("it is written");
     let refused = open(file.to_str().expect("UTF-8"), true).map(|_| ()).expect_err("a file");
