@@ -99,7 +99,8 @@ real: dist
 	$(PYTHON) examples/real/measure.py $(ARGS)
 
 # docs/migrate.md and the pages of docs/adopt but for Python's, block by block, with the packages for this machine's glibc. go, npm, cargo and mvn
-# fetch what they name; Debian's packages php-cli, php-sqlite3, ruby-sqlite3 and libdbd-sqlite3-perl are there or the page is left out.
+# fetch what they name; Debian's packages php-cli, php-sqlite3, ruby-sqlite3, libdbd-sqlite3-perl and
+# libmono-sqlite4.0-cil with mono-mcs are there or the page is left out.
 # ARGS=test_pages.Pages.test_go.
 pages:
 	$(MAKE) packages NATIVE=1 NPM=$(NPM)

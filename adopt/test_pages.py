@@ -64,6 +64,9 @@ class Pages(unittest.TestCase):
     def test_perl(self):
         self.adopt("perl.md", ["perl"], ["perl", "-MDBD::SQLite", "-e", "1"])
 
+    def test_dotnet(self):
+        self.adopt("dotnet.md", ["mono", "mcs"], ["sh", "-c", "ls /usr/lib/mono/gac/Mono.Data.Sqlite >/dev/null"])
+
     def test_bun(self):
         self.adopt("bun.md", ["npm", "node", "c++"])
 
