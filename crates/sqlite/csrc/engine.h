@@ -180,8 +180,8 @@ int  pl_check_network(const char *zPath, char **pzErr);
 int  pl_check_place(const char *zPath, char **pzErr);
 /* Claims the database for this process, by the descriptor of its WAL-index. SQLITE_OK: no other
 ** process has claimed it. SQLITE_BUSY: another one has. SQLITE_IOERR: unknown. SQLITE_MISUSE:
-** another copy of the library in this process has. */
-int  pl_claim(int hShm);
+** another copy of the library in this process has. *pbHeld: whether this process holds the claim. */
+int  pl_claim(int hShm, int *pbHeld);
 /* SQLITE_OK with PLAIT_JOIN=always: no connection works alone (alone.c). */
 int  pl_joins_always(void);
 /* What a plain BEGIN means where its connection has not said: PLAIT_BEGIN, or else adaptive with

@@ -361,7 +361,7 @@ static int plLockThere(Pager *pPager, int *pbOwn){
   f.l_start = SHARED_FIRST;
   f.l_len = SHARED_SIZE;
   if( osFcntl(((unixFile*)pPager->fd)->h, F_OFD_GETLK, &f) ) return F_RDLCK;
-  *pbOwn = f.l_pid==osGetpid(0);
+  if( f.l_type==F_WRLCK ) *pbOwn = f.l_pid==osGetpid(0);
   return f.l_type;
 }
 
@@ -439,11 +439,20 @@ static int plRefuseUnlocked(Btree *p){
       sqlite3PagerFilename(p->pBt->pPager, 0)));
 }
 
-/* Returns the inode of a handle's WAL-index; 0 if it has none that is a file. */
+/* Returns the inode of a handle's WAL-index; 0 if it has none that is a file. It stays what it is as
+** long as the file is open: the system is asked once. */
 static u64 plIndexInode(Pager *pPager){
   struct stat st;
+  u64 *pKnown, iInode;
   int hShm = plShmFile(pPager);
-  return hShm>=0 && osFstat(hShm, &st)==0 ? (u64)st.st_ino : 0;
+  if( hShm<0 ) return 0;
+  pKnown = &((unixFile*)pPager->fd)->pShm->pShmNode->iPlInode;
+  iInode = __atomic_load_n(pKnown, __ATOMIC_RELAXED);
+  if( iInode==0 && osFstat(hShm, &st)==0 ){
+    iInode = (u64)st.st_ino;
+    __atomic_store_n(pKnown, iInode, __ATOMIC_RELAXED);
+  }
+  return iInode;
 }
 
 /* SQLITE_CANTOPEN: this handle has another WAL-index than the session. The file was removed

@@ -275,15 +275,17 @@ pub unsafe extern "C" fn pl_beside(path: *const c_char, message: *mut *mut c_cha
 /// See engine.h.
 ///
 /// # Safety
-/// The descriptor is open, and stays so during the call.
+/// The descriptor is open, and stays so during the call; `is_held` is writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_claim(wal_index: c_int) -> c_int {
+pub unsafe extern "C" fn pl_claim(wal_index: c_int, is_held: *mut c_int) -> c_int {
     // SAFETY: open, by contract; it is not closed here.
     let file = ManuallyDrop::new(unsafe { File::from_raw_fd(wal_index) });
     let company = || -> std::io::Result<c_int> {
         if !locks::claim(&file)? {
             return Ok(if locks::is_open_twice(&file)? { SQLITE_MISUSE } else { SQLITE_BUSY });
         }
+        // SAFETY: writable, by contract.
+        unsafe { *is_held = 1 };
         Ok(if locks::is_claimed_elsewhere(&file)? { SQLITE_BUSY } else { SQLITE_OK })
     };
     // On a system without these locks joining reports it.
