@@ -145,10 +145,11 @@ struct PlWait;
 #define PL_ATTACH_THREADS 0x01   /* the engine may start threads of its own */
 #define PL_ATTACH_LOCAL 0x02     /* the file is known to be on a file system of this machine */
 /* Joins the live session of zPath (full path), and starts or recovers it when this is the first
-** process. iIndex: the inode of the WAL-index that the handle has open, or 0. SQLITE_BUSY when
+** process. aFile: device and inode of the file that the name has just led to, or 0: pl_attach() looks.
+** iIndex: the inode of the WAL-index that the handle has open, or 0. SQLITE_BUSY when
 ** another process starts or recovers the session for longer than the wait allows. *pzErr is a
 ** malloc'ed sentence (free with pl_free). */
-int  pl_attach(const PlBaseOps *pOps, const char *zPath, uint64_t iIndex, uint32_t flags, const struct PlWait *, PlConn **ppConn, char **pzErr);
+int  pl_attach(const PlBaseOps *pOps, const char *zPath, const uint64_t *aFile, uint64_t iIndex, uint32_t flags, const struct PlWait *, PlConn **ppConn, char **pzErr);
 /* Leaves the session. Its last member merges, unfences and removes the side files. If that fails,
 ** everything stays for the next recovery; the failure is not an error. */
 void pl_detach(PlConn *);

@@ -508,15 +508,17 @@ static int plIndexRivalled(Pager *pPager){
 
 /* A stock handle has begun a transaction on a marked file. Checks that the file belongs to its
 ** WAL, and that it is still locked. A handle that works alone on a resting file checks the first
-** only once. */
+** only once. One that is about to join a session has looked at the fence in the file with that. */
 static int plLookOnce(Btree *p){
+  u8 bFenced;
   int rc;
   if( p->bPlLooked && !plFenced(p->pBt) ){
     return plLocksLost(p) ? plRefuseUnlocked(p) : SQLITE_OK;
   }
-  rc = plFits(p->pBt->pPager, 0);
+  rc = plFits(p->pBt->pPager, &bFenced);
   if( rc ) return plRefuseFile(p, rc);
   p->bPlLooked = 1;
+  if( bFenced && plSide(p) ) p->pPl->msFile = plCoarseMs();
   plHold(p);
   return SQLITE_OK;
 }
@@ -622,9 +624,13 @@ static int plRefuseMoved(Btree *p){
   PlBtree *pPl = p->pPl;
   Pager *pPager = p->pBt->pPager;
   int bMoved = 0;
+  int rc;
+  pPl->bNamed = 0;
   if( !plLookIsDue(pPl, &pPl->msName) ) return SQLITE_OK;
   pPl->bAway = 0;
-  if( sqlite3OsFileControl(pPager->fd, SQLITE_FCNTL_HAS_MOVED, &bMoved)!=SQLITE_OK || !bMoved ) return SQLITE_OK;
+  rc = sqlite3OsFileControl(pPager->fd, SQLITE_FCNTL_HAS_MOVED, &bMoved);
+  pPl->bNamed = rc==SQLITE_OK && !bMoved;
+  if( rc!=SQLITE_OK || !bMoved ) return SQLITE_OK;
   if( !plSeesNames(pPl, sqlite3PagerFilename(pPager, 0)) ) return SQLITE_OK;
   pPl->bAway = 1;
   return plStash(p, SQLITE_READONLY_DBMOVED, sqlite3_mprintf("%s was removed, or another file was "

@@ -293,7 +293,9 @@ pub(crate) mod tests {
         let file = LockFile::open(|| {
             File::options().read(true).write(true).create(true).truncate(false).open(path)
         });
-        let region = Region::map(Arc::new(file.unwrap()), path).unwrap();
+        let file = file.unwrap();
+        let len = file.metadata().unwrap().len();
+        let region = Region::map(Arc::new(file), len, path).unwrap();
         if !region.is_trusted(BaseIdentity { dev: 1, ino: 2 }) {
             region.reset().unwrap();
             region.publish(BaseIdentity { dev: 1, ino: 2 }).unwrap();

@@ -14,6 +14,7 @@ use plait_engine::belongs::{FIRST_BYTES, FirstPage, belongs};
 use plait_engine::database::Database;
 use plait_engine::error::{Error, Result};
 use plait_engine::shm::locks;
+use plait_engine::shm::region::BaseIdentity;
 use plait_engine::sync::caller::Uncancelled;
 use plait_engine::txn::Conn;
 use plait_engine::{attach, session};
@@ -78,6 +79,7 @@ pub(super) unsafe fn path_of<'a>(path: *const c_char) -> &'a Path {
 pub unsafe extern "C" fn pl_attach(
     ops: &'static PlBaseOps,
     path: *const c_char,
+    file: *const u64,
     wal_index: u64,
     flags: u32,
     wait: *const PlWait,
@@ -93,7 +95,10 @@ pub unsafe extern "C" fn pl_attach(
                 session::refuse_network(path)?;
             }
             let opener: Arc<dyn BaseOpener> = Arc::new(Opener { ops });
-            let mut conn = with_wait(wait, |w| attach::attach(path, wal_index, &opener, w))?;
+            // SAFETY: two numbers, by contract.
+            let (dev, ino) = (*file, *file.add(1));
+            let file = (ino != 0).then_some(BaseIdentity { dev, ino });
+            let mut conn = with_wait(wait, |w| attach::attach(path, file, wal_index, &opener, w))?;
             if flags & ATTACH_THREADS != 0 {
                 conn.allow_threads();
             }
