@@ -134,8 +134,11 @@ pub fn register(region: &Region, nonce: u64) -> Result<Identity> {
         let free = slot.pid.load(Acquire) == 0;
         if free && locks::try_lock(region.file(), lock_byte(index)).map_err(lock_error)? {
             slot.connections.store(0, Relaxed);
-            // SeqCst: before any count of this process, for threads that look for readers.
-            region.control().processes_high_water.fetch_max(index.0 + 1, SeqCst);
+            // SeqCst: before any count of this process, for threads that look for readers. It only
+            // grows, under the lifecycle lock.
+            if i >= used {
+                region.control().processes_high_water.fetch_max(index.0 + 1, SeqCst);
+            }
             read_marks::forget(region, index);
             region.log().withdraw_intent(index);
             region.log().end_hold_of(index);

@@ -274,8 +274,10 @@ pub fn agree(
     if has_other_wal_index(region, own, inode) {
         return Err(Error::StrangeIndex(database.to_owned()));
     }
-    if inode != 0 {
-        region.header().wal_index_ino.store(inode, Relaxed);
+    let known = &region.header().wal_index_ino;
+    // Most find it there. A first store to a page costs a process a fault.
+    if inode != 0 && known.load(Relaxed) != inode {
+        known.store(inode, Relaxed);
     }
     Ok(())
 }
