@@ -61,8 +61,9 @@ fn nonce() -> u64 {
     *NONCE.get_or_init(|| number)
 }
 
-/// Attaches a connection to the database at `path`, which is in concurrent mode. `wal_index`: the
-/// inode of the WAL-index that the connection has open, 0 if it has none.
+/// Attaches a connection to the database at `path`, which is in concurrent mode. `named`: the file to
+/// which the path has just led, if the caller has looked. `wal_index`: the inode of the WAL-index that
+/// the connection has open, 0 if it has none.
 ///
 /// # Errors
 /// Busy while another process opens, recovers or closes the database for longer than `wait` lasts;
@@ -70,6 +71,7 @@ fn nonce() -> u64 {
 /// I/O errors.
 pub fn attach(
     path: &Path,
+    mut named: Option<BaseIdentity>,
     wal_index: u64,
     opener: &Arc<dyn BaseOpener>,
     wait: &mut Wait<'_>,
@@ -77,7 +79,7 @@ pub fn attach(
     let mut patience = Patience::with_minimum(wait);
     for looks in 1u32.. {
         // A busy handler called here might use the same database on this thread.
-        match caller::unasked(|| registry::try_attach(path, wal_index, opener)) {
+        match caller::unasked(|| registry::try_attach(path, named.take(), wal_index, opener)) {
             // The process that seems to have the other WAL-index may be dying.
             Err(Error::StrangeIndex(_)) if patience.elapsed() < session::DEATH_MAX => {}
             Err(e) => return Err(e),
@@ -184,9 +186,9 @@ fn let_go_of_deleted(path: &Path) -> bool {
 pub fn accept_base(path: &Path, open: &mut dyn FnMut() -> Result<Box<dyn Base>>) -> Result<()> {
     let shm = shm_path(path);
     let is_new = std::fs::symlink_metadata(&shm).is_err();
-    let file = wait::until(ACCEPT_PATIENCE, LIFECYCLE_NAP_MAX, || open_locked(&shm))?
+    let (file, len) = wait::until(ACCEPT_PATIENCE, LIFECYCLE_NAP_MAX, || open_locked(&shm))?
         .ok_or_else(|| being_opened_or_closed(path, ACCEPT_PATIENCE))?;
-    let accepted = accept_locked(path, &file, open);
+    let accepted = accept_locked(path, (&file, len), open);
     if accepted.is_err() && is_new {
         // A file left behind that the database's owner may not use would keep him out.
         let _ = side::remove(&file, &shm);
@@ -194,14 +196,14 @@ pub fn accept_base(path: &Path, open: &mut dyn FnMut() -> Result<Box<dyn Base>>)
     accepted
 }
 
-/// The caller has the lifecycle lock on `file`, the shared memory.
+/// The caller has the lifecycle lock on `file`, the shared memory, which has `len` bytes.
 fn accept_locked(
     path: &Path,
-    file: &Arc<LockFile>,
+    (file, len): (&Arc<LockFile>, u64),
     open: &mut dyn FnMut() -> Result<Box<dyn Base>>,
 ) -> Result<()> {
     let shm = shm_path(path);
-    let region = Region::map(file.clone(), &shm)?;
+    let region = Region::map(file.clone(), len, &shm)?;
     let readable = region.is_trusted(BaseIdentity::of(path)?);
     if process::any_alive(&region, readable) {
         return Err(Error::Busy(
@@ -226,8 +228,8 @@ fn accept_locked(
 }
 
 /// Opens the shared memory file and takes the lifecycle lock on it; `None` if another process has
-/// the lock.
-fn open_locked(path: &Path) -> Result<Option<Arc<LockFile>>> {
+/// the lock. Also returns the bytes that the file has then.
+fn open_locked(path: &Path) -> Result<Option<(Arc<LockFile>, u64)>> {
     let say = |e: &std::io::Error| {
         Error::io(
             format!(
@@ -251,8 +253,8 @@ fn open_locked(path: &Path) -> Result<Option<Arc<LockFile>>> {
             return Ok(None);
         }
         // The last process out may have removed the file before this one had the lock.
-        if side::is_named(&file, path) {
-            return Ok(Some(Arc::new(file)));
+        if let Some(meta) = side::named(&file, path) {
+            return Ok(Some((Arc::new(file), meta.len())));
         }
     }
 }
@@ -299,11 +301,11 @@ pub(crate) fn open(
     forks: u64,
 ) -> Result<Option<Database>> {
     let shm = shm_path(path);
-    let Some(file) = open_locked(&shm)? else { return Ok(None) };
-    let created = file.metadata().is_ok_and(|m| m.len() == 0);
+    let Some((file, len)) = open_locked(&shm)? else { return Ok(None) };
     // Shares the lock, which is held until this is closed too.
     let locked = file.clone();
-    match open_in(file, path, identity, wal_index, opener, forks) {
+    let mapped = Region::map(file, len, &shm);
+    match mapped.and_then(|region| open_in(region, path, identity, wal_index, opener, forks)) {
         // The files in the way have other names now, or are about to go: the next try finds none.
         Ok(None) => Ok(None),
         Ok(Some(database)) => {
@@ -316,7 +318,7 @@ pub(crate) fn open(
             Ok(Some(database))
         }
         Err(e) => {
-            if created {
+            if len == 0 {
                 // It was never LIVE, and a process that waits for the lock looks at the path again.
                 let _ = side::remove(&locked, &shm);
             }
@@ -326,14 +328,14 @@ pub(crate) fn open(
 }
 
 fn open_in(
-    file: Arc<LockFile>,
+    region: Region,
     path: &Path,
     identity: BaseIdentity,
     wal_index: u64,
     opener: Arc<dyn BaseOpener>,
     forks: u64,
 ) -> Result<Option<Database>> {
-    let region = Arc::new(Region::map(file, &shm_path(path))?);
+    let region = Arc::new(region);
     let trusted = region.is_trusted(identity);
     let alive = process::any_alive(&region, trusted);
     if alive && !trusted {

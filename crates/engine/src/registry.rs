@@ -65,13 +65,15 @@ impl Drop for Change {
 }
 
 /// Tries once to attach; `None` while a thread or another process opens or closes the database.
+/// `named`: the file that the path has just led to, if the caller has looked.
 pub(crate) fn try_attach(
     path: &Path,
+    named: Option<BaseIdentity>,
     wal_index: u64,
     opener: &Arc<dyn BaseOpener>,
 ) -> Result<Option<Conn>> {
     let fork_generation = fork::fork_generation();
-    let identity = BaseIdentity::of(path)?;
+    let identity = named.map_or_else(|| BaseIdentity::of(path), Ok)?;
     let mut registry = lock();
     match registry.get_mut(&identity) {
         Some(Entry::Changing | Entry::Leaving { .. }) => Ok(None),

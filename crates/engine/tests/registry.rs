@@ -118,7 +118,7 @@ fn wants_it_for_a_moment(path: &Path) {
         busy: Some(&mut enough),
         interrupted: &mut || false,
     };
-    let refused = plait_engine::attach::attach(path, 0, &opener, &mut wait).err();
+    let refused = plait_engine::attach::attach(path, None, 0, &opener, &mut wait).err();
     assert!(matches!(refused, Some(Error::Busy(_))), "{refused:?}");
 }
 

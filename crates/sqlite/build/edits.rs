@@ -18,6 +18,7 @@ mod application;
 mod begin;
 mod commit;
 mod maps;
+mod memory;
 mod mode;
 mod pages;
 mod processes;
@@ -78,6 +79,7 @@ pub const FILES: &[(&str, &[Concern])] = &[
     ("statements.rs", statements::CONCERNS),
     ("rows.rs", rows::CONCERNS),
     ("search.rs", search::CONCERNS),
+    ("memory.rs", memory::CONCERNS),
     ("pages.rs", pages::CONCERNS),
     ("maps.rs", maps::CONCERNS),
     ("application.rs", application::CONCERNS),

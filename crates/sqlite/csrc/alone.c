@@ -59,6 +59,24 @@
 
 enum { PLA_NOBODY, PLA_OTHERS, PLA_UNKNOWN };
 
+/* pl_claim() of a handle's WAL-index, unless this process has other handles on it and has claimed it
+** for them: the claim lasts as long as the file is open, and keeps another copy of the library in this
+** process from claiming it (CLAIM-1). *pnRef: the handles on it. */
+static int plClaim(Pager *pPager, int hShm, int *pnRef){
+  unixShmNode *pNode = ((unixFile*)pPager->fd)->pShm->pShmNode;
+  int bClaimed, rc, bHeld = 0;
+  unixEnterMutex();
+  *pnRef = pNode->nRef;
+  bClaimed = pNode->iPlClaimed==iPlProcess;
+  unixLeaveMutex();
+  if( bClaimed && *pnRef>1 ) return SQLITE_BUSY;
+  rc = pl_claim(hShm, &bHeld);
+  unixEnterMutex();
+  pNode->iPlClaimed = bHeld ? iPlProcess : 0;
+  unixLeaveMutex();
+  return rc;
+}
+
 /* Returns whether another connection of ours, in this or another process, has opened the WAL-index.
 ** PLA_UNKNOWN: another copy of the library in this process has, or it cannot be found out; joining
 ** reports which. From here on other processes see this one. */
@@ -66,10 +84,7 @@ static int plCompany(Pager *pPager){
   int hShm = plShmFile(pPager);
   int nRef, rc;
   if( hShm<0 ) return PLA_UNKNOWN;
-  unixEnterMutex();
-  nRef = ((unixFile*)pPager->fd)->pShm->pShmNode->nRef;
-  unixLeaveMutex();
-  rc = pl_claim(hShm);
+  rc = plClaim(pPager, hShm, &nRef);
   if( rc==SQLITE_OK ) return nRef==1 ? PLA_NOBODY : PLA_OTHERS;
   return rc==SQLITE_BUSY ? PLA_OTHERS : PLA_UNKNOWN;
 }
@@ -94,10 +109,12 @@ static int plSharesIndex(Pager *pPager){
 /* Before joining: claims the WAL-index, so that handles that work alone see this one. Finds a
 ** second copy of the library that works alone in this process, since no session shows that copy. */
 static int plClaimToJoin(Btree *p){
-  int hShm = plShmFile(p->pBt->pPager);
-  if( hShm<0 || pl_claim(hShm)!=SQLITE_MISUSE || plSharesIndex(p->pBt->pPager) ) return SQLITE_OK;
+  Pager *pPager = p->pBt->pPager;
+  int hShm = plShmFile(pPager);
+  int nRef;
+  if( hShm<0 || plClaim(pPager, hShm, &nRef)!=SQLITE_MISUSE || plSharesIndex(pPager) ) return SQLITE_OK;
   return plStash(p, SQLITE_MISUSE, sqlite3_mprintf("this process already has %s open through another copy of the library; link or load "
-      "it once", sqlite3PagerFilename(p->pBt->pPager, 0)));
+      "it once", sqlite3PagerFilename(pPager, 0)));
 }
 
 /* Where a file lies, as far as a handle has checked. */
@@ -135,12 +152,14 @@ static int plIsHidden(Btree *p){
 }
 
 /* True if files of a session exist. The session lives, or a killed process has left one that never
-** committed. The last member of a session removes them. */
-static int plHasSession(Pager *pPager){
+** committed. The last member of a session removes them, its shared memory last, so that in company
+** (eOthers) only that is looked for: what is there without it was there before the others, and their
+** first transactions have found it. */
+static int plHasSession(Pager *pPager, int eOthers){
   static const char *const azSuffix[] = { "-plait-shm", "-plait", "-plait-new" };
   struct stat st;
   int i, bFound = 0;
-  for(i=0; i<ArraySize(azSuffix) && !bFound; i++){
+  for(i=0; i<(eOthers==PLA_OTHERS ? 1 : ArraySize(azSuffix)) && !bFound; i++){
     char *z = sqlite3_mprintf("%s%s", sqlite3PagerFilename(pPager, 0), azSuffix[i]);
     bFound = z==0 || (lstat(z, &st)==0 && S_ISREG(st.st_mode));
     sqlite3_free(z);
@@ -209,7 +228,7 @@ static int plAlone(Btree *p, int wrflag, int bBusy){
   }
   eOthers = plCompany(pPager);
   if( eOthers==PLA_UNKNOWN || (eOthers==PLA_OTHERS && (bBusy || pPl->nVisit>=PL_VISITS)) ) return 0;
-  if( (eOthers==PLA_OTHERS || !pPl->bLocal) && plHasSession(pPager) ) return 0;
+  if( (eOthers==PLA_OTHERS || !pPl->bLocal) && plHasSession(pPager, eOthers) ) return 0;
   if( !pPl->bLocal && plIsHidden(p) ) return 0;
   pPl->bLocal = 1;
   if( eOthers==PLA_OTHERS ) pPl->nVisit++;
@@ -241,7 +260,7 @@ static int plStayAlone(Btree *p, int wrflag, int *pSchemaVersion, int rc){
 ** handles of this process have the old one open, this handle would get it again and is refused. */
 static int plFollowIndex(Btree *p, int wrflag, int *pSchemaVersion){
   int rc;
-  if( plHasSession(p->pBt->pPager) ){
+  if( plHasSession(p->pBt->pPager, PLA_UNKNOWN) ){
     p->pPl->bJoin = 1;
     return SQLITE_OK;
   }

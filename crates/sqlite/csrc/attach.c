@@ -168,12 +168,22 @@ static int plReadsOnly(Btree *p){
 
 static const PlBaseOps plBaseOps;
 
+/* Device and inode of a file whose name was just found to lead to it; else 0, and joining looks. */
+static void plFileNamed(Btree *p, uint64_t *aOut){
+  unixFile *pFile = (unixFile*)p->pBt->pPager->fd;
+  aOut[0] = aOut[1] = 0;
+  if( !p->pPl->bNamed || pFile->pMethod!=&posixIoMethods || pFile->pInode==0 ) return;
+  aOut[0] = (uint64_t)pFile->pInode->fileId.dev;
+  aOut[1] = (uint64_t)pFile->pInode->fileId.ino;
+}
+
 /* Joins the session of a marked file. No transaction is open. */
 static int plAttach(Btree *p){
   PlBtree *pPl = plSide(p);
   Pager *pPager = p->pBt->pPager;
   const char *zWhy = plUnsuitable(p);
   char *zErr = 0;
+  uint64_t aFile[2];
   u32 flags = 0;
   PlWait wait;
   int rc;
@@ -197,7 +207,8 @@ static int plAttach(Btree *p){
   if( plPlace(p, 0)==PLW_LOCAL ) flags |= PL_ATTACH_LOCAL;
   plMarkInode(p);
   plLendFiles(pPager);
-  rc = pl_attach(&plBaseOps, sqlite3PagerFilename(pPager, 0), plIndexInode(pPager), flags, plWait(p->db, &wait), &pPl->pConn, &zErr);
+  plFileNamed(p, aFile);
+  rc = pl_attach(&plBaseOps, sqlite3PagerFilename(pPager, 0), aFile, plIndexInode(pPager), flags, plWait(p->db, &wait), &pPl->pConn, &zErr);
   if( rc ){
     const char *zWhat = zErr ? zErr : sqlite3ErrStr(rc);
     int eWhat = rc & 0xff;

@@ -103,6 +103,7 @@ struct PlBtree {
   u8 nVisit;              /* transactions while visiting (alone.c) */
   u8 bAsksLocks;          /* the system can report that locks of this process are gone (fits.c) */
   u8 bAway;               /* the file is no longer under its name (fits.c) */
+  u8 bNamed;              /* plRefuseMoved() has just found it there */
   PlSelf self;            /* this process when the handle met a concurrent file (message.c) */
   u32 msFile, msName;     /* when the file, and its name, were last checked */
   int msWaited;           /* how long this statement has waited for the writer's right */

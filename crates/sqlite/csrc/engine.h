@@ -145,10 +145,11 @@ struct PlWait;
 #define PL_ATTACH_THREADS 0x01   /* the engine may start threads of its own */
 #define PL_ATTACH_LOCAL 0x02     /* the file is known to be on a file system of this machine */
 /* Joins the live session of zPath (full path), and starts or recovers it when this is the first
-** process. iIndex: the inode of the WAL-index that the handle has open, or 0. SQLITE_BUSY when
+** process. aFile: device and inode of the file that the name has just led to, or 0: pl_attach() looks.
+** iIndex: the inode of the WAL-index that the handle has open, or 0. SQLITE_BUSY when
 ** another process starts or recovers the session for longer than the wait allows. *pzErr is a
 ** malloc'ed sentence (free with pl_free). */
-int  pl_attach(const PlBaseOps *pOps, const char *zPath, uint64_t iIndex, uint32_t flags, const struct PlWait *, PlConn **ppConn, char **pzErr);
+int  pl_attach(const PlBaseOps *pOps, const char *zPath, const uint64_t *aFile, uint64_t iIndex, uint32_t flags, const struct PlWait *, PlConn **ppConn, char **pzErr);
 /* Leaves the session. Its last member merges, unfences and removes the side files. If that fails,
 ** everything stays for the next recovery; the failure is not an error. */
 void pl_detach(PlConn *);
@@ -180,8 +181,8 @@ int  pl_check_network(const char *zPath, char **pzErr);
 int  pl_check_place(const char *zPath, char **pzErr);
 /* Claims the database for this process, by the descriptor of its WAL-index. SQLITE_OK: no other
 ** process has claimed it. SQLITE_BUSY: another one has. SQLITE_IOERR: unknown. SQLITE_MISUSE:
-** another copy of the library in this process has. */
-int  pl_claim(int hShm);
+** another copy of the library in this process has. *pbHeld: whether this process holds the claim. */
+int  pl_claim(int hShm, int *pbHeld);
 /* SQLITE_OK with PLAIT_JOIN=always: no connection works alone (alone.c). */
 int  pl_joins_always(void);
 /* What a plain BEGIN means where its connection has not said: PLAIT_BEGIN, or else adaptive with

@@ -361,7 +361,7 @@ static int plLockThere(Pager *pPager, int *pbOwn){
   f.l_start = SHARED_FIRST;
   f.l_len = SHARED_SIZE;
   if( osFcntl(((unixFile*)pPager->fd)->h, F_OFD_GETLK, &f) ) return F_RDLCK;
-  *pbOwn = f.l_pid==osGetpid(0);
+  if( f.l_type==F_WRLCK ) *pbOwn = f.l_pid==osGetpid(0);
   return f.l_type;
 }
 
@@ -439,11 +439,20 @@ static int plRefuseUnlocked(Btree *p){
       sqlite3PagerFilename(p->pBt->pPager, 0)));
 }
 
-/* Returns the inode of a handle's WAL-index; 0 if it has none that is a file. */
+/* Returns the inode of a handle's WAL-index; 0 if it has none that is a file. It stays what it is as
+** long as the file is open: the system is asked once. */
 static u64 plIndexInode(Pager *pPager){
   struct stat st;
+  u64 *pKnown, iInode;
   int hShm = plShmFile(pPager);
-  return hShm>=0 && osFstat(hShm, &st)==0 ? (u64)st.st_ino : 0;
+  if( hShm<0 ) return 0;
+  pKnown = &((unixFile*)pPager->fd)->pShm->pShmNode->iPlInode;
+  iInode = __atomic_load_n(pKnown, __ATOMIC_RELAXED);
+  if( iInode==0 && osFstat(hShm, &st)==0 ){
+    iInode = (u64)st.st_ino;
+    __atomic_store_n(pKnown, iInode, __ATOMIC_RELAXED);
+  }
+  return iInode;
 }
 
 /* SQLITE_CANTOPEN: this handle has another WAL-index than the session. The file was removed
@@ -499,15 +508,17 @@ static int plIndexRivalled(Pager *pPager){
 
 /* A stock handle has begun a transaction on a marked file. Checks that the file belongs to its
 ** WAL, and that it is still locked. A handle that works alone on a resting file checks the first
-** only once. */
+** only once. One that is about to join a session has looked at the fence in the file with that. */
 static int plLookOnce(Btree *p){
+  u8 bFenced;
   int rc;
   if( p->bPlLooked && !plFenced(p->pBt) ){
     return plLocksLost(p) ? plRefuseUnlocked(p) : SQLITE_OK;
   }
-  rc = plFits(p->pBt->pPager, 0);
+  rc = plFits(p->pBt->pPager, &bFenced);
   if( rc ) return plRefuseFile(p, rc);
   p->bPlLooked = 1;
+  if( bFenced && plSide(p) ) p->pPl->msFile = plCoarseMs();
   plHold(p);
   return SQLITE_OK;
 }
@@ -613,9 +624,13 @@ static int plRefuseMoved(Btree *p){
   PlBtree *pPl = p->pPl;
   Pager *pPager = p->pBt->pPager;
   int bMoved = 0;
+  int rc;
+  pPl->bNamed = 0;
   if( !plLookIsDue(pPl, &pPl->msName) ) return SQLITE_OK;
   pPl->bAway = 0;
-  if( sqlite3OsFileControl(pPager->fd, SQLITE_FCNTL_HAS_MOVED, &bMoved)!=SQLITE_OK || !bMoved ) return SQLITE_OK;
+  rc = sqlite3OsFileControl(pPager->fd, SQLITE_FCNTL_HAS_MOVED, &bMoved);
+  pPl->bNamed = rc==SQLITE_OK && !bMoved;
+  if( rc!=SQLITE_OK || !bMoved ) return SQLITE_OK;
   if( !plSeesNames(pPl, sqlite3PagerFilename(pPager, 0)) ) return SQLITE_OK;
   pPl->bAway = 1;
   return plStash(p, SQLITE_READONLY_DBMOVED, sqlite3_mprintf("%s was removed, or another file was "

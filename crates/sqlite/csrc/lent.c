@@ -46,11 +46,19 @@ static PlLent *plFindLent(const struct stat *pStat){
   return p;
 }
 
+/* Finds out which file this is. SQLite knows it of a database, and not of a WAL. */
+static int plFileId(unixFile *pFile, struct stat *pOut){
+  if( pFile->pInode==0 ) return osFstat(pFile->h, pOut)==0;
+  pOut->st_dev = pFile->pInode->fileId.dev;
+  pOut->st_ino = (ino_t)pFile->pInode->fileId.ino;
+  return 1;
+}
+
 /* Lets others borrow the descriptor from here on, unless one of this file is lent already. */
 static void plLend(unixFile *pFile){
   PlLent *pNew;
   struct stat st;
-  if( pFile->pPlLent || (osFcntl(pFile->h, F_GETFL) & O_ACCMODE)!=O_RDWR || osFstat(pFile->h, &st)!=0 ) return;
+  if( pFile->pPlLent || (pFile->ctrlFlags & UNIXFILE_RDONLY)!=0 || !plFileId(pFile, &st) ) return;
   pNew = sqlite3_malloc64(sizeof(*pNew));
   if( pNew==0 ) return;
   pthread_mutex_lock(&plLentMutex);

@@ -69,8 +69,10 @@ impl Slots {
                 // Before the slot is taken: a reaper searches below this mark.
                 high_water.fetch_max(i as u32 + 1, AcqRel);
             }
-            // AcqRel: the connection that freed the slot has stopped using it (SLOT-2).
-            if slot.process.load(Relaxed) == 0
+            // The first is not looked at before: to a process that joins a read is a fault that maps
+            // sixteen pages, and the write another. AcqRel: the connection that freed the slot has
+            // stopped using it (SLOT-2).
+            if (i == 0 || slot.process.load(Relaxed) == 0)
                 && slot.process.compare_exchange(0, mine, AcqRel, Relaxed).is_ok()
             {
                 slot.clear();

@@ -700,9 +700,14 @@ impl LogShared {
         fence(INTENDS_AND_ASSIGNS);
     }
 
-    /// Withdraws the intent of `process`.
+    /// Withdraws the intent of `process`, which has ended, or is the caller's.
     pub fn withdraw_intent(&self, process: ProcessIndex) {
-        self.writing[process.0 as usize].store(0, ENDS);
+        let intent = &self.writing[process.0 as usize];
+        // Relaxed: nobody else gives it an intent. Most have none, and a first store to a page costs
+        // a process that joins a fault.
+        if intent.load(Relaxed) != 0 {
+            intent.store(0, ENDS);
+        }
     }
 
     /// Gives back every fully written segment of the generations through `through`. It needs no

@@ -25,24 +25,109 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicPtr};
+use std::sync::{Arc, OnceLock};
 use std::{io, mem};
 
-use memmap2::{Advice, MmapOptions, MmapRaw};
+use memmap2::{Advice, MmapOptions};
 
 use super::fork::LockFile;
 use super::layout::{MAPPED_FIRST, RING_OFFSET, TOTAL_BYTES, WINDOW_BYTES};
 use crate::error::{Error, Result};
 use crate::log::RingMemory;
 
+/// The first part of a file.
+#[derive(Debug)]
+struct First(NonNull<u8>);
+
+impl First {
+    fn map(shared: &File) -> io::Result<First> {
+        // SAFETY: a new mapping; the address is a wish, and what is there stays.
+        let new = unsafe {
+            libc::mmap(
+                behind_anchor(),
+                MAPPED_FIRST,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                shared.as_raw_fd(),
+                0,
+            )
+        };
+        if new == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let first = First(NonNull::new(new.cast()).expect("a mapping does not start at address 0"));
+        // Otherwise the first access to a page reads megabytes of an empty file ahead: most of the
+        // cost of a short session.
+        // SAFETY: mapped above.
+        if unsafe { libc::madvise(new, MAPPED_FIRST, libc::MADV_RANDOM) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(first)
+    }
+}
+
+impl Drop for First {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `map`; no pointer into it is left (MAPPING-1).
+        unsafe { libc::munmap(self.0.as_ptr().cast(), MAPPED_FIRST) };
+    }
+}
+
+// SAFETY: memory of the process, which any thread may use; what lies in it is shared by its types.
+unsafe impl Send for First {}
+// SAFETY: as above.
+unsafe impl Sync for First {}
+
+/// Returns the address behind a page that this process keeps mapped, without memory, for as long as
+/// it lives, or null. The page begins a stretch for which the kernel has a table of pages of its own.
+/// A file mapped behind it is unmapped without that table, which otherwise is made and cleared at
+/// each opening.
+fn behind_anchor() -> *mut libc::c_void {
+    /// Bytes of such a stretch; of a larger one where pages are larger, where this gains nothing.
+    const STRETCH: usize = 2 << 20;
+    static ANCHOR: OnceLock<usize> = OnceLock::new();
+    let known = ANCHOR.get().copied().unwrap_or_else(|| {
+        let len = 2 * STRETCH + MAPPED_FIRST;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping, without access.
+        let new = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_NONE, flags, -1, 0) };
+        if new == libc::MAP_FAILED {
+            return 0;
+        }
+        // SAFETY: no pointers.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let start = new as usize;
+        let anchor = start.next_multiple_of(STRETCH);
+        let behind = anchor + page;
+        unmap(start, anchor - start);
+        unmap(behind, start + len - behind);
+        // Not inside `get_or_init`, where a fork() could catch it.
+        let first = *ANCHOR.get_or_init(|| behind);
+        if first != behind {
+            unmap(anchor, page);
+        }
+        first
+    });
+    known as *mut libc::c_void
+}
+
+/// Unmaps a part of a mapping that [`behind_anchor`] has made and that nobody else knows.
+fn unmap(start: usize, len: usize) {
+    if len > 0 {
+        // SAFETY: as said.
+        unsafe { libc::munmap(start as *mut libc::c_void, len) };
+    }
+}
+
 /// The mappings of one file in this process.
 #[derive(Debug)]
 pub(crate) struct Mapping {
-    first: MmapRaw,
+    first: First,
     /// Null until the whole file is mapped.
     whole: AtomicPtr<u8>,
     /// The last attempt to map the whole file failed.
@@ -54,17 +139,14 @@ impl Mapping {
     /// Maps the first part of a file that has its full size, through `shared`, whose description
     /// children of this process may inherit.
     pub(crate) fn of(shared: &File, file: Arc<LockFile>) -> io::Result<Mapping> {
-        let first = MmapOptions::new().len(MAPPED_FIRST).map_raw(shared)?;
-        // Otherwise the first access to a page reads megabytes of an empty file ahead: most of the
-        // cost of a short session.
-        first.advise(Advice::Random)?;
+        let first = First::map(shared)?;
         Ok(Mapping { first, whole: AtomicPtr::default(), is_refused: AtomicBool::default(), file })
     }
 
     /// Returns the start of the first [`MAPPED_FIRST`] bytes.
     #[inline]
     pub(crate) fn first(&self) -> NonNull<u8> {
-        NonNull::new(self.first.as_mut_ptr()).expect("a mapping does not start at address 0")
+        self.first.0
     }
 
     /// Returns the start of the whole file, if that is mapped.
@@ -114,7 +196,7 @@ impl Mapping {
         // SAFETY: with an old length of 0 the old mapping, which is shared, stays as it is, and the
         // kernel places the new one at free addresses.
         let new = unsafe {
-            libc::mremap(self.first.as_mut_ptr().cast(), 0, TOTAL_BYTES, libc::MREMAP_MAYMOVE)
+            libc::mremap(self.first.0.as_ptr().cast(), 0, TOTAL_BYTES, libc::MREMAP_MAYMOVE)
         };
         if new != libc::MAP_FAILED {
             // The new mapping inherits the advice of the first.

@@ -85,10 +85,23 @@ pub fn tid() -> u32 {
 }
 
 /// Returns the inode of the caller's pid namespace, unique while the namespace exists; 0 when
-/// unknown. Reads it at each call, since a child may be in another namespace than its parent.
+/// unknown. A process stays in its namespace. A child may be in another one, so that what a thread
+/// knows holds for one process: one that was made without the C library mostly has another id.
 pub fn pid_namespace() -> u64 {
     use std::os::unix::fs::MetadataExt;
-    std::fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
+    thread_local! {
+        static KNOWN: Cell<(u64, u32, u64)> = const { Cell::new((u64::MAX, 0, 0)) };
+    }
+    let (forks, own) = (fork_generation(), pid());
+    KNOWN.with(|known| {
+        let (of_forks, of_pid, inode) = known.get();
+        if inode != 0 && (of_forks, of_pid) == (forks, own) {
+            return inode;
+        }
+        let inode = std::fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino());
+        known.set((forks, own, inode));
+        inode
+    })
 }
 
 /// Claims a slot for this process. `nonce` distinguishes this copy of the library from another in
@@ -121,8 +134,11 @@ pub fn register(region: &Region, nonce: u64) -> Result<Identity> {
         let free = slot.pid.load(Acquire) == 0;
         if free && locks::try_lock(region.file(), lock_byte(index)).map_err(lock_error)? {
             slot.connections.store(0, Relaxed);
-            // SeqCst: before any count of this process, for threads that look for readers.
-            region.control().processes_high_water.fetch_max(index.0 + 1, SeqCst);
+            // SeqCst: before any count of this process, for threads that look for readers. It only
+            // grows, under the lifecycle lock.
+            if i >= used {
+                region.control().processes_high_water.fetch_max(index.0 + 1, SeqCst);
+            }
             read_marks::forget(region, index);
             region.log().withdraw_intent(index);
             region.log().end_hold_of(index);
@@ -455,7 +471,8 @@ mod tests {
     fn region(dir: &tempfile::TempDir) -> Arc<Region> {
         let path = dir.path().join("app.db-plait-shm");
         let file = LockFile::open(|| side::open_or_create(&path)).expect("opened");
-        Arc::new(Region::map(Arc::new(file), &path).expect("mapped"))
+        let len = file.metadata().expect("open").len();
+        Arc::new(Region::map(Arc::new(file), len, &path).expect("mapped"))
     }
 
     fn word(region: &Region) -> &AtomicU32 {

@@ -274,8 +274,10 @@ pub fn agree(
     if has_other_wal_index(region, own, inode) {
         return Err(Error::StrangeIndex(database.to_owned()));
     }
-    if inode != 0 {
-        region.header().wal_index_ino.store(inode, Relaxed);
+    let known = &region.header().wal_index_ino;
+    // Most find it there. A first store to a page costs a process a fault.
+    if inode != 0 && known.load(Relaxed) != inode {
+        known.store(inode, Relaxed);
     }
     Ok(())
 }
@@ -293,7 +295,9 @@ pub(crate) mod tests {
         let file = LockFile::open(|| {
             File::options().read(true).write(true).create(true).truncate(false).open(path)
         });
-        let region = Region::map(Arc::new(file.unwrap()), path).unwrap();
+        let file = file.unwrap();
+        let len = file.metadata().unwrap().len();
+        let region = Region::map(Arc::new(file), len, path).unwrap();
         if !region.is_trusted(BaseIdentity { dev: 1, ino: 2 }) {
             region.reset().unwrap();
             region.publish(BaseIdentity { dev: 1, ino: 2 }).unwrap();

@@ -105,19 +105,18 @@ pub struct Region {
 const MAGIC_OFFSET: u64 = (offset_of!(Layout, header) + offset_of!(Header, magic)) as u64;
 
 impl Region {
-    /// Maps `file`, after giving it its full size. Does not check the content.
+    /// Maps `file`, which has `len` bytes, after giving it its full size. Does not check the content.
     ///
     /// The mapping has a description of its own: a child made by fork inherits it, and must not
     /// inherit the locks (fork.rs, FORK-1).
-    pub fn map(file: Arc<LockFile>, path: &Path) -> Result<Region> {
-        Region::map_with(file, path, fallocate)
+    pub fn map(file: Arc<LockFile>, len: u64, path: &Path) -> Result<Region> {
+        Region::map_with(file, len, path, fallocate)
     }
 
-    fn map_with(file: Arc<LockFile>, path: &Path, reserve: Reserve) -> Result<Region> {
+    fn map_with(file: Arc<LockFile>, len: u64, path: &Path, reserve: Reserve) -> Result<Region> {
         let say = |e: &std::io::Error| {
             Error::io(format!("cannot map shared memory {}", path.display()), e)
         };
-        let len = file.metadata().map_err(|e| say(&e))?.len();
         if len < TOTAL_BYTES as u64 {
             // Before anything grows: what passes the limit is killed (SIGXFSZ).
             refuse_limit(path, OsStorage.file_size_limit())?;

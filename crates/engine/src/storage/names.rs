@@ -1,5 +1,6 @@
 //! Names of the files next to a database, and their first bytes.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Returns the name of the database's log.
@@ -27,7 +28,9 @@ pub fn follows_lock_path(base: &Path) -> PathBuf {
 pub const FOLLOWS: &str = "-plait-follows";
 
 pub(crate) fn suffixed(base: &Path, suffix: &str) -> PathBuf {
-    let mut name = base.as_os_str().to_owned();
+    let base = base.as_os_str();
+    let mut name = OsString::with_capacity(base.len() + suffix.len() + 1);
+    name.push(base);
     name.push(suffix);
     PathBuf::from(name)
 }

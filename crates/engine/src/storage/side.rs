@@ -95,9 +95,7 @@ pub fn open(path: &Path, write: bool) -> Result<File> {
                 "it has a second name (a hard link), and is no shared memory of this library",
             ));
         }
-        if let Ok(about) = std::fs::metadata(&base) {
-            check_owner(&meta, &about, &base)?;
-        }
+        check_owner(&meta, &base)?;
     }
     Ok(file)
 }
@@ -150,8 +148,12 @@ fn is_begun_as_ours(first: &[u8], file: &File, path: &Path) -> Result<bool> {
         })
 }
 
-fn check_owner(meta: &Metadata, base: &Metadata, base_path: &Path) -> Result<()> {
-    let ours = [base.uid(), rustix::process::geteuid().as_raw(), 0].contains(&meta.uid());
+fn check_owner(meta: &Metadata, base_path: &Path) -> Result<()> {
+    if [rustix::process::geteuid().as_raw(), 0].contains(&meta.uid()) {
+        return Ok(());
+    }
+    let Ok(base) = &std::fs::metadata(base_path) else { return Ok(()) };
+    let ours = base.uid() == meta.uid();
     // The list is read only where the owner alone does not decide.
     let may_write = || match access_list(base_path) {
         Some(list) => list.lets_write(base, meta),
@@ -253,10 +255,14 @@ pub fn open_or_create(path: &Path) -> Result<File> {
 
 /// True if `path` is the name of this file.
 pub fn is_named(file: &File, path: &Path) -> bool {
-    match (std::fs::symlink_metadata(path), file.metadata()) {
-        (Ok(a), Ok(b)) => a.ino() == b.ino() && a.dev() == b.dev(),
-        _ => false,
-    }
+    named(file, path).is_some()
+}
+
+/// The metadata of this file, if `path` is its name.
+pub fn named(file: &File, path: &Path) -> Option<Metadata> {
+    let there = std::fs::symlink_metadata(path).ok()?;
+    let own = file.metadata().ok()?;
+    (there.ino() == own.ino() && there.dev() == own.dev()).then_some(own)
 }
 
 /// Removes the file's name, if that is still its name (SIDE-4).

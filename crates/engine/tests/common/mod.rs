@@ -278,7 +278,7 @@ impl Client {
         Client::try_open_with(path, Arc::new(Opener))
     }
     pub fn try_open_with(path: &Path, opener: Arc<dyn BaseOpener>) -> Result<Client> {
-        let conn = Wait::forever(|wait| attach(path, 0, &opener, wait))?;
+        let conn = Wait::forever(|wait| attach(path, None, 0, &opener, wait))?;
         Ok(Client { conn: Some(conn), path: path.to_owned(), base: BTreeMap::new() })
     }
     pub fn conn(&mut self) -> &mut Conn {

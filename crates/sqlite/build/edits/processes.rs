@@ -55,8 +55,8 @@ const DEADMAN: Concern = Concern {
             section: "os_unix.c",
             anchor: "  u8 isUnlocked;             /* True if no DMS lock held */",
             place: After,
-            text: "  u8 bPlSecond;              /* [plait] this process has opened it for another database */\n  u64 iPlHeld;               /* [plait] the DMS lock is the open file's, taken by this process (iPlProcess), or 0 */",
-            why: "the node of a WAL-index knows whose lock it is; unixOpenSharedMemory zeroes the \
+            text: "  u8 bPlSecond;              /* [plait] this process has opened it for another database */\n  u64 iPlHeld;               /* [plait] the DMS lock is the open file's, taken by this process (iPlProcess), or 0 */\n  u64 iPlClaimed;            /* [plait] this process has claimed it (iPlProcess), or 0 */\n  u64 iPlInode;              /* [plait] its inode, or 0: not known yet */",
+            why: "the node of a WAL-index knows whose lock and claim it has; unixOpenSharedMemory zeroes the \
                   fields",
         },
         Edit {

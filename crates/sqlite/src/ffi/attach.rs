@@ -14,6 +14,7 @@ use plait_engine::belongs::{FIRST_BYTES, FirstPage, belongs};
 use plait_engine::database::Database;
 use plait_engine::error::{Error, Result};
 use plait_engine::shm::locks;
+use plait_engine::shm::region::BaseIdentity;
 use plait_engine::sync::caller::Uncancelled;
 use plait_engine::txn::Conn;
 use plait_engine::{attach, session};
@@ -78,6 +79,7 @@ pub(super) unsafe fn path_of<'a>(path: *const c_char) -> &'a Path {
 pub unsafe extern "C" fn pl_attach(
     ops: &'static PlBaseOps,
     path: *const c_char,
+    file: *const u64,
     wal_index: u64,
     flags: u32,
     wait: *const PlWait,
@@ -93,7 +95,10 @@ pub unsafe extern "C" fn pl_attach(
                 session::refuse_network(path)?;
             }
             let opener: Arc<dyn BaseOpener> = Arc::new(Opener { ops });
-            let mut conn = with_wait(wait, |w| attach::attach(path, wal_index, &opener, w))?;
+            // SAFETY: two numbers, by contract.
+            let (dev, ino) = (*file, *file.add(1));
+            let file = (ino != 0).then_some(BaseIdentity { dev, ino });
+            let mut conn = with_wait(wait, |w| attach::attach(path, file, wal_index, &opener, w))?;
             if flags & ATTACH_THREADS != 0 {
                 conn.allow_threads();
             }
@@ -275,15 +280,17 @@ pub unsafe extern "C" fn pl_beside(path: *const c_char, message: *mut *mut c_cha
 /// See engine.h.
 ///
 /// # Safety
-/// The descriptor is open, and stays so during the call.
+/// The descriptor is open, and stays so during the call; `is_held` is writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_claim(wal_index: c_int) -> c_int {
+pub unsafe extern "C" fn pl_claim(wal_index: c_int, is_held: *mut c_int) -> c_int {
     // SAFETY: open, by contract; it is not closed here.
     let file = ManuallyDrop::new(unsafe { File::from_raw_fd(wal_index) });
     let company = || -> std::io::Result<c_int> {
         if !locks::claim(&file)? {
             return Ok(if locks::is_open_twice(&file)? { SQLITE_MISUSE } else { SQLITE_BUSY });
         }
+        // SAFETY: writable, by contract.
+        unsafe { *is_held = 1 };
         Ok(if locks::is_claimed_elsewhere(&file)? { SQLITE_BUSY } else { SQLITE_OK })
     };
     // On a system without these locks joining reports it.

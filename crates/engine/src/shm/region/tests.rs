@@ -16,7 +16,9 @@ fn open(path: &Path) -> Arc<LockFile> {
 }
 
 fn mapped(path: &Path, reserve: Reserve) -> Region {
-    Region::map_with(open(path), path, reserve).expect("mapped")
+    let file = open(path);
+    let len = file.metadata().expect("open").len();
+    Region::map_with(file, len, path, reserve).expect("mapped")
 }
 
 fn byte_of(region: &Region, arena: usize, at: usize) -> &AtomicU8 {
@@ -302,7 +304,7 @@ fn a_file_of_another_size_that_others_use_is_left_as_it_is() {
     before[..8].copy_from_slice(&MAGIC.to_le_bytes());
     theirs.write_all_at(&before, 0).expect("written");
     assert!(locks::try_lock(&theirs, PROCESS_LOCK_BASE + 3).expect("a lock"));
-    match Region::map(open(&path), &path) {
+    match Region::map(open(&path), before.len() as u64, &path) {
         Err(Error::CantOpen(why)) => assert!(why.contains("another version"), "{why}"),
         other => panic!("{:?}", other.err()),
     }
