@@ -151,6 +151,8 @@ pub enum Beside {
     Idle,
     /// The same, in a session.
     Session,
+    /// A sidecar, which ships what is committed to a folder.
+    Sidecar,
 }
 
 /// One measured configuration of either engine.
@@ -605,6 +607,13 @@ fn steady_work() -> Vec<Case> {
             vec![TimesStock(9.0), PartOfOwnBest(0.9)],
         ),
         case("immediate-10", "10 writers, BEGIN IMMEDIATE", immediate(10), vec![TimesStock(3.0)]),
+        Case {
+            name: "shipped",
+            title: "100 writers beside a sidecar; against without",
+            load: Load { beside: Beside::Sidecar, ..optimistic(100) },
+            against: Some(optimistic(100)),
+            requirements: vec![TimesStock(0.9)],
+        },
         case(
             "immediate-100",
             "100 writers, BEGIN IMMEDIATE",

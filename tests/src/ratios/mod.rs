@@ -5,7 +5,7 @@
 //! (who reads much), [`tpcc`] (a wholesaler's clerks, at [`tpcc_tables`]), [`ycsb`] (a mix of requests for
 //! keys by [`zipf`]), [`keyed`] (by the key-value API, and on stock by prepared statements) and [`remover`]
 //! are the loops, the same for both engines, [`paced`] gives a writer's transactions times at which they are
-//! due, [`written`] counts what goes to disk, [`idle`] looks at what lies there when nothing happens,
+//! due, [`shipped`] has a sidecar beside them, [`written`] counts what goes to disk, [`idle`] looks at what lies there when nothing happens,
 //! [`bare_log`] is the limit of what can be durable, [`instructions`] counts instead of timing, [`overhead`]
 //! compares the two libraries on SQLite's own path in alternating slices of one process, [`peers`] has the
 //! evaluation suite measure other stores, [`verdict`] holds what was measured against what is required, and
@@ -29,6 +29,7 @@ pub mod passer;
 pub mod peers;
 pub mod reader;
 pub mod remover;
+pub mod shipped;
 pub mod table;
 pub mod tpcc;
 pub mod tpcc_tables;

@@ -8,6 +8,7 @@ use super::members::{self, Together};
 use super::paced::{self, Latency, Phases};
 use super::passer::{self, Pass};
 use super::remover;
+use super::shipped::Sidecar;
 use super::tpcc_tables;
 use super::worker;
 use super::writer::{Count, Settings, VALUE_BYTES, Writer, shape};
@@ -93,6 +94,12 @@ impl Trial {
         if self.load.beside == Beside::Nobody {
             keeper.take().map_or(Ok(()), Connection::close)?;
         }
+        let sidecar = match &keeper {
+            Some(keeper) if self.load.beside == Beside::Sidecar => {
+                Some(Sidecar::start(&self.subject, &self.database(), keeper)?)
+            }
+            _ => None,
+        };
         let written = bytes_written()?;
         let start = Instant::now();
         let (mut footprint, mut latency) = (Footprint::default(), Latency::default());
@@ -104,6 +111,7 @@ impl Trial {
         };
         let elapsed = start.elapsed();
         let keeper = keeper.map_or_else(|| self.subject.open(&self.database()), Ok)?;
+        sidecar.map_or(Ok(()), Sidecar::end)?;
         self.verify(&keeper, &together)?;
         let close = Instant::now();
         keeper.close()?;
