@@ -180,6 +180,34 @@ in_threads_and_processes! {
     }
 
     // holds RIGHT-10
+    fn who_is_refused_behind_a_lost_right_is_not_served_next(place) {
+        let Some((_fixture, mut one, mut other)) = stage(place) else { return };
+        one.ok(READ);
+        other.ok("BEGIN IMMEDIATE; UPDATE t SET n=7 WHERE id=1");
+        one.busy_timeout(Duration::ZERO);
+        assert_eq!(one.run(WRITE).error.map(|error| error.extended), Some(BUSY));
+        other.ok("COMMIT");
+        assert_eq!(one.run(WRITE).error.map(|error| error.extended), Some(BUSY_SNAPSHOT));
+        one.ok("ROLLBACK");
+        one.ok(READ);
+        assert!(!has_right(&mut other), "it would lose the right again");
+        one.ok("COMMIT");
+    }
+
+    fn who_waits_to_read_is_as_old_as_its_wait(place) {
+        let Some((_fixture, mut one, mut other)) = stage(place) else { return };
+        refused(&mut one, &mut other);
+        other.ok("BEGIN IMMEDIATE");
+        one.send(READ);
+        assert!(one.still_waits_after(SHORT));
+        let oldest = other.integer("SELECT max(age_ms) FROM plait_transactions");
+        assert!((0..60_000).contains(&oldest), "{oldest} ms");
+        other.ok("COMMIT");
+        one.finish();
+        one.ok("COMMIT");
+    }
+
+    // holds RIGHT-10
     fn a_writer_takes_the_right_before_those_that_wait_to_read_with_it(place) {
         let Some((fixture, mut one, mut other)) = stage(place) else { return };
         let mut waiting: Vec<Actor> = (0..3)

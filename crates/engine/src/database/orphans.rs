@@ -188,7 +188,7 @@ impl Database {
         self.slots.at(mine).state.store(state, Relaxed);
         c.merge_owner.store(mine.word(), Relaxed);
         if c.right_owner.load(Relaxed) == owner::UNSETTLED {
-            c.right_owner.store(mine.word(), Relaxed);
+            self.right.give_to(mine, None);
         }
         Ok(true)
     }
@@ -634,7 +634,7 @@ impl Database {
             if word.load(Relaxed) != owner::UNSETTLED_PREPARED {
                 return Ok(());
             }
-            word.store(resolver.slot.word(), Relaxed);
+            self.right.give_to(resolver.slot, None);
             self.slots.at(resolver.slot).state.store(txn_state::WRITER, Relaxed);
             if !self.region().layout().has_unresolved() {
                 return Ok(());

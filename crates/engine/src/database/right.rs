@@ -2,7 +2,7 @@
 //! it is held.
 //!
 //! BEGIN IMMEDIATE and autocommit writes hold it from their start, a deferred transaction from its
-//! first write, an optimistic one only while it commits and only if it found the right taken. It is
+//! first write or, early, from its first statement (learned.rs), an optimistic one only while it commits and only if it found the right taken. It is
 //! passed on at the commit point, before the disk is awaited, so that queued writers share one
 //! sync.
 //!
@@ -281,12 +281,16 @@ impl Right {
     /// (M) Makes `slot` the holder of the right, which nobody else has or keeps from it; `early`:
     /// for that time (RIGHT-10).
     pub(crate) fn take(&self, slot: SlotIndex, early: Option<Duration>) {
-        let c = self.region.control();
+        self.region.control().right_reserved.store(0, Relaxed);
+        self.give_to(slot, early);
+        self.slots.at(slot).state.store(txn_state::WRITER, Relaxed);
+    }
+
+    /// (M) Makes `slot` the owner. No other function does (RIGHT-10).
+    pub(crate) fn give_to(&self, slot: SlotIndex, early: Option<Duration>) {
         let until_ns = early.map_or(0, |time| clock::monotonic_ns() + time.as_nanos() as u64);
         self.slots.at(slot).early_until_ns.store(until_ns, Relaxed);
-        c.right_reserved.store(0, Relaxed);
-        c.right_owner.store(slot.word(), Relaxed);
-        self.slots.at(slot).state.store(txn_state::WRITER, Relaxed);
+        self.region.control().right_owner.store(slot.word(), Relaxed);
     }
 
     /// (M) Frees the right and calls the first waiter. Reserves the right for it if arrivals have
@@ -558,17 +562,20 @@ impl Database {
     pub(crate) fn take_from_early(&self, slot: SlotIndex) -> Result<bool> {
         let _guard = self.lock_commit()?;
         let c = self.control();
-        let has_it = match c.right_owner.load(Relaxed) {
-            0 => self.right.reserved_for_other(slot),
-            owner => owner,
-        };
-        let is_early = |of: SlotIndex| self.slots.at(of).early_until_ns.load(Relaxed) != 0;
-        let takes = has_it == 0 || SlotIndex::from_word(has_it).is_some_and(is_early);
-        if takes && !self.region.layout().has_unresolved() {
-            self.right.take(slot, None);
-            return Ok(true);
+        let owner = c.right_owner.load(Relaxed);
+        let has_it = if owner == 0 { self.right.reserved_for_other(slot) } else { owner };
+        let is_early = |of: &SlotIndex| self.slots.at(*of).early_until_ns.load(Relaxed) != 0;
+        let loser = SlotIndex::from_word(has_it).filter(is_early);
+        let takes = has_it == 0 || loser.is_some();
+        if !takes || self.region.layout().has_unresolved() {
+            return Ok(false);
         }
-        Ok(false)
+        self.right.take(slot, None);
+        // One that waits for it keeps the word: it will have the right early.
+        if let Some(loser) = loser.filter(|of| of.word() == owner) {
+            self.slots.at(loser).early_until_ns.store(0, Relaxed);
+        }
+        Ok(true)
     }
 
     /// Takes the right if it is free. Does not wait.
@@ -654,6 +661,7 @@ impl Database {
             // From here on the slot is not taken for a waiter (RIGHT-2), with the mutex or without.
             s.state.store(s.resting_state(), Relaxed);
             s.waiting_for.store(0, Relaxed);
+            s.early_until_ns.store(0, Relaxed);
             if guard.is_none() {
                 return self.slots.owe(slot, owes::WITHDRAWAL);
             }

@@ -38,6 +38,7 @@ impl TxnSlot {
         self.waiting_for.store(0, Relaxed);
         self.granted.store(0, Relaxed);
         self.author.store(0, Relaxed);
+        self.early_until_ns.store(0, Relaxed);
         // Release: a process that sees the pin gone knows that nothing uses the memory now.
         self.pin_low.store(NO_PIN, Release);
     }

@@ -589,8 +589,9 @@ pub struct TxnSlot {
     /// When the transaction was last noted as one that is open for long, in milliseconds of the wall
     /// clock; an earlier time than `started_ms` was of another transaction.
     pub noted_ms: AtomicU64,
-    /// Not 0: the connection has the writer's right and has written nothing, and may lose it after
-    /// this time of the monotonic clock, in nanoseconds (RIGHT-10 in database/right.rs).
+    /// (M) Not 0: the connection has the writer's right and has written nothing, and may lose it
+    /// after this time of the monotonic clock, in nanoseconds; or it waits for the right, to have
+    /// it so (RIGHT-10 in database/right.rs).
     pub early_until_ns: AtomicU64,
     /// Keeps slots on cache lines of their own.
     pub line_pad: [AtomicU32; 6],

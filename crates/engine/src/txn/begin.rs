@@ -85,6 +85,8 @@ impl Conn {
     pub fn begin_early(&mut self, first: u64, wait: &mut Wait<'_>) -> Result<bool> {
         let came_at = self.db.control().visible_ts.load(Relaxed);
         let Some(standing) = self.db.learned().wants_right(first) else { return Ok(false) };
+        // While it waits it is named by what it is.
+        self.start_transaction();
         let claim = Claim { early: Some(EARLY), ..Claim::default() };
         let taken = match standing.waits() {
             None => self.db.acquire_right(self.slot, claim, wait),
@@ -111,8 +113,8 @@ impl Conn {
     /// Whether the transaction, which takes the right to write, has lost the one that it took
     /// early.
     pub(super) fn note_lost_right(&mut self) {
-        self.lost_early = self.early.is_some() && self.db.right.owner() != self.slot.word();
-        if self.lost_early {
+        if self.early.is_some() && self.db.right.owner() != self.slot.word() {
+            self.lost_early = true;
             self.judge_early();
         }
     }
@@ -133,8 +135,8 @@ impl Conn {
         }
     }
 
-    /// Gives back the right that a transaction took early which has not written.
-    pub(super) fn end_early(&mut self) {
+    /// Gives back the right that a transaction took early which has not written, at its end.
+    pub fn end_early(&mut self) {
         if self.early.is_some() {
             self.judge_early();
             self.db.release_right(self.slot);
@@ -240,7 +242,8 @@ impl Contention {
 impl Conn {
     /// Waits for a turn, if one is due, before an optimistic transaction takes its snapshot.
     pub(crate) fn await_turn(&mut self) {
-        if self.contention.due == 0 || self.contention.has_turn || self.state.has_right() {
+        let has_right = self.state.has_right() || self.early.is_some();
+        if self.contention.due == 0 || self.contention.has_turn || has_right {
             return;
         }
         let db = &self.db;

@@ -354,6 +354,9 @@ impl Conn {
     /// buried. `keeps_right`: the right is held until [`Conn::rollback`], so that a snapshot taken
     /// before that shows this very state.
     pub fn exclusive_end(&mut self, committed: bool, keeps_right: bool) {
+        if self.state.is_exclusive() {
+            self.judge_early();
+        }
         if !self.state.end_exclusive() {
             return;
         }

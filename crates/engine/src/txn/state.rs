@@ -1,7 +1,8 @@
 //! The states of a connection's transaction, as far as writing goes.
 //!
 //! - Reading, or idle without a snapshot: has the writer's right only within a call, on the way to
-//!   queued. Left by `write_begin`.
+//!   queued, or early, as a courtesy of which this state says nothing (RIGHT-10 in
+//!   database/right.rs). Left by `write_begin`.
 //! - Optimistic, by `write_begin(Optimistic)`: has the right while it commits, or from
 //!   `commit_prepare` on. Left by `commit` and `rollback`; becomes queued for a part of several
 //!   files, or to be exclusive.

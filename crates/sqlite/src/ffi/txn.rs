@@ -364,7 +364,12 @@ pub unsafe extern "C" fn pl_set_level(conn: *mut PlConn, sync: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pl_settle_shown(conn: *mut PlConn) -> c_int {
     // SAFETY: engine.h.
-    unsafe { with(conn, "pl_settle_shown", |c| c.settle_shown().map(|()| SQLITE_OK)) }
+    unsafe {
+        with(conn, "pl_settle_shown", |c| {
+            c.end_early();
+            c.settle_shown().map(|()| SQLITE_OK)
+        })
+    }
 }
 
 /// See engine.h.
