@@ -36,7 +36,7 @@ const PARTS: [&str; 5] =
 const PAGES: [&str; 2] = ["pl_part_decided", "pl_part_prepare_pages"];
 /// What the script does not come to: the text of a conflict, a commit hook, a statement that is refused, what no connection has been made for yet, and what a
 /// replica alone asks.
-const ELSEWHERE: [&str; 25] = [
+const ELSEWHERE: [&str; 26] = [
     "pl_accept_base",
     "pl_attach",
     "pl_belongs",
@@ -62,6 +62,7 @@ const ELSEWHERE: [&str; 25] = [
     "pl_report_written",
     "pl_statement_rollback",
     "pl_wal_written",
+    "pl_write_as_follower",
 ];
 
 /// In the base.
