@@ -489,8 +489,11 @@ fn a_place_of_another_database_is_refused() {
     std::fs::rename(&stage.url, &elsewhere).expect("it goes");
     let other = Stage::new();
     let sidecar = Process::sidecar(&stage.url, &other.database, &[], None);
+    // An idle sidecar would come to the record that the follower awaits in its own time.
+    let writer = other.writer(1, None, "NORMAL");
     assert_eq!(first.ended().code(), Some(2), "while it runs");
     assert_eq!(follower(&stage).ended().code(), Some(2), "when it begins");
+    writer.kill();
     assert_eq!(sidecar.terminated(), 0);
     // A replica is not shipped to the place that it follows.
     let itself = Process::sidecar(&stage.url, &replica(&stage), &["--take-over"], None);
