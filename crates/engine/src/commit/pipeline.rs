@@ -169,9 +169,8 @@ impl Candidate<'_> {
             fence::LOWERED => return Ok(Err(Blocked::FenceLowered)),
             _ => return Err(Error::Left),
         }
-        match how.is_follower {
-            true => db.refuse_promoted()?,
-            false => db.refuse_replica()?,
+        if !how.is_follower {
+            db.refuse_replica()?;
         }
         if let Err(blocked) = self.validate_in_mutex(&guard, how)? {
             return Ok(Err(blocked));

@@ -17,7 +17,6 @@ mod following;
 mod killed;
 mod model;
 mod processes;
-mod promoted;
 mod shipper;
 mod stage;
 mod sums;
