@@ -61,7 +61,10 @@ pub fn run(args: &PromoteArgs) -> Result<u8> {
         Err(e) => format!("how far it was is not known: {e}"),
     };
     remove_mark(&path)?;
-    end_following(&path).and_then(|()| plait_sqlite::heed_mark(&path)).map_err(|why| {
+    let ended = end_following(&path);
+    // A follower that runs without its lock makes it anew as long as the session lets it.
+    remove_mark(&path)?;
+    ended.and_then(|()| plait_sqlite::heed_mark(&path)).map_err(|why| {
         Failure::new(
             format!("{shown} follows nothing any more, and still cannot be written: {why}"),
             format!("run `plait promote {}` again", quoted(&args.file)),

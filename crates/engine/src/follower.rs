@@ -35,8 +35,8 @@ impl Follower {
     /// then on nobody else commits in the session of `db` (REPLICA-3).
     ///
     /// # Errors
-    /// `Full` if the database has no place for a connection; those of waiting for the writer's right, and of
-    /// raising the fence.
+    /// `Full` if the database has no place for a connection; Misuse if it was promoted; those of waiting for the
+    /// writer's right, and of raising the fence.
     pub fn new(db: Arc<Database>, salt: u32, crc: u32, wait: &mut Wait<'_>) -> Result<Follower> {
         let (mut conn, frames) = (Conn::new(db)?, Replay::behind(salt, crc));
         conn.write_as_follower();
@@ -45,6 +45,11 @@ impl Follower {
         conn.rollback()?;
         told?;
         Ok(Follower { conn, frames, before: Default::default() })
+    }
+
+    /// The database that it writes.
+    pub fn database(&self) -> &Arc<Database> {
+        self.conn.database()
     }
 
     /// Takes whole frames that begin at `from`; nothing is committed yet.

@@ -16,7 +16,7 @@
 //! |---|---|---|
 //! | 0 (UNTOLD), in a new session | anybody, but for handles that have seen a mark | 1 when a follower has joined, under the writer's right |
 //! | 1 (FOLLOWS) | connections of followers | 2 by `plait promote`, when it has removed the mark |
-//! | 2 (PROMOTED) | as 0 | 1, as 0 |
+//! | 2 (PROMOTED) | as 0, and no follower | nothing else: the session ends with it |
 //!
 //! Invariants
 //! - REPLICA-1 A mark that cannot be read, is damaged or of another version is an error with a
@@ -28,6 +28,8 @@
 //!   takes it later looks at the word then, and a commit without it does in its critical section.
 //! - REPLICA-4 The last line of a mark is a checksum of the others: no other `record` or `place` is taken
 //!   for the follower's.
+//! - REPLICA-5 Promotion is final. A follower that runs on, because its lock was deleted, commits no more in that
+//!   session, and writes no mark: it looks at the word under the commit mutex for both.
 //!
 //! Deliberately absent: writing it. Only the follower does.
 

@@ -182,6 +182,9 @@ pub enum Error {
     /// The database of a follower is not the one that it left there.
     #[error("{0}: move it and its mark away to begin anew, or bring back what was there")]
     Replaced(String),
+    /// Another one has the database of a follower, or may have it: its lock is gone, or it was promoted.
+    #[error("{0}")]
+    Taken(String),
     /// Merges here differ from those of the primary.
     #[error(
         "this library merges differently from the one that wrote record {number} ({library}): run \
@@ -229,9 +232,30 @@ pub fn printable(text: &str) -> String {
         .collect()
 }
 
+/// Longest text of a trouble, in bytes: a store may answer with a page of its own.
+const TROUBLE_BYTES: usize = 500;
+
+/// The same on one line, cut where it is long.
+pub fn line(text: &str) -> String {
+    let mut line = printable(text).replace('\n', " ");
+    if line.len() > TROUBLE_BYTES {
+        line.truncate(line.floor_char_boundary(TROUBLE_BYTES - '…'.len_utf8()));
+        line.push('…');
+    }
+    line
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        assert_eq!(line("a\nb"), "a b");
+        assert_eq!(line(&"a".repeat(500)), "a".repeat(500));
+        assert_eq!(line(&"a".repeat(501)), "a".repeat(497) + "…");
+        assert_eq!(line(&"µ".repeat(40_000)), "µ".repeat(248) + "…");
+    }
 
     #[test]
     fn what_others_have_written_does_not_move_the_cursor() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::future::{Either, select};
 use plait_replicate::dates;
-use plait_replicate::error::{Result, printable};
+use plait_replicate::error::{Result, line, printable};
 use plait_replicate::following::{Done, Following, Settings};
 use plait_replicate::store::objects;
 use tokio::signal::unix::{SignalKind, signal};
@@ -141,7 +141,7 @@ async fn follow_until_stopped(
                     }
                     _ => "it is tried again".to_owned(),
                 };
-                eprintln!("plait-replicate: {}; {}", printable(&why), printable(&so_long));
+                eprintln!("plait-replicate: {}; {}", line(&why), printable(&so_long));
             }
         }
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::future::{Either, select};
 use plait_engine::database::Database;
-use plait_replicate::error::{Error, Result, printable};
+use plait_replicate::error::{Error, Result, line, printable};
 use plait_replicate::following::mark::Mark;
 use plait_replicate::primary::{self, Sidecar};
 use plait_replicate::probe::{ROUNDS_AT_START, probe};
@@ -228,7 +228,7 @@ fn tell(world: &World, database: &Arc<Database>) {
         });
         database.note_shipping_trouble(what, since);
         if let Some((what, _, then)) = &trouble {
-            eprintln!("plait-replicate: {}{then}", printable(what));
+            eprintln!("plait-replicate: {}{then}", line(what));
         }
     }
 }

@@ -169,8 +169,9 @@ impl Candidate<'_> {
             fence::LOWERED => return Ok(Err(Blocked::FenceLowered)),
             _ => return Err(Error::Left),
         }
-        if !how.is_follower {
-            db.refuse_replica()?;
+        match how.is_follower {
+            true => db.refuse_promoted()?,
+            false => db.refuse_replica()?,
         }
         if let Err(blocked) = self.validate_in_mutex(&guard, how)? {
             return Ok(Err(blocked));

@@ -11,9 +11,12 @@ impl Database {
     /// From here on followers alone commit (REPLICA-3). The caller's connection has the writer's right.
     ///
     /// # Errors
-    /// Those of the commit mutex.
+    /// Those of the commit mutex; Misuse if it was promoted (REPLICA-5).
     pub(crate) fn begin_following(&self) -> Result<()> {
-        self.tell_of_follower(follows::FOLLOWS)
+        let _guard = self.lock_commit()?;
+        self.refuse_promoted()?;
+        self.control().follows.store(follows::FOLLOWS, Relaxed);
+        Ok(())
     }
 
     /// Who may write by the mark may commit again: it was removed.
@@ -21,13 +24,19 @@ impl Database {
     /// # Errors
     /// Those of the commit mutex.
     pub fn end_following(&self) -> Result<()> {
-        self.tell_of_follower(follows::PROMOTED)
+        let _guard = self.lock_commit()?;
+        self.control().follows.store(follows::PROMOTED, Relaxed);
+        Ok(())
     }
 
-    fn tell_of_follower(&self, word: u32) -> Result<()> {
+    /// Does what only a follower of a replica may do beside the session, as to write its mark, so that no promotion
+    /// comes between; `None` if the database was promoted (REPLICA-5). Commits wait so long.
+    ///
+    /// # Errors
+    /// Those of the commit mutex.
+    pub fn unless_promoted<T>(&self, does: impl FnOnce() -> T) -> Result<Option<T>> {
         let _guard = self.lock_commit()?;
-        self.control().follows.store(word, Relaxed);
-        Ok(())
+        Ok((!self.was_promoted()).then(does))
     }
 
     /// True if a follower has joined this session, and the database was not promoted since.
@@ -46,6 +55,16 @@ impl Database {
     pub(crate) fn refuse_replica(&self) -> Result<()> {
         if self.is_followed() {
             Err(Error::Follows(refusal(self.path(), Told::BySession)))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Fails if it was promoted: no follower commits from then on (REPLICA-5).
+    pub(crate) fn refuse_promoted(&self) -> Result<()> {
+        if self.was_promoted() {
+            let base = self.path().display();
+            Err(Error::Misuse(format!("{base} was promoted: nothing follows with it any more")))
         } else {
             Ok(())
         }

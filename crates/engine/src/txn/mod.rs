@@ -190,12 +190,16 @@ impl Conn {
         self.is_follower = true;
     }
 
-    /// Fails if the database is a replica, and this is not its follower (REPLICA-3 in replica.rs).
+    /// Fails if the database is a replica, and this is not its follower (REPLICA-3 in replica.rs), or is, and the
+    /// database was promoted (REPLICA-5).
     ///
     /// # Errors
-    /// Follows.
+    /// Follows, Misuse.
     pub fn refuse_replica(&self) -> Result<()> {
-        if self.is_follower { Ok(()) } else { self.db.refuse_replica() }
+        match self.is_follower {
+            true => self.db.refuse_promoted(),
+            false => self.db.refuse_replica(),
+        }
     }
 
     /// How this transaction writes; `None` while it only reads.

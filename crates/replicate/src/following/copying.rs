@@ -84,6 +84,10 @@ impl Following {
     fn put(&mut self, made: Made) -> Result<()> {
         let number = made.mark.record;
         let database = self.settings.database.clone();
+        if let Err(error) = self.keep_lock() {
+            self.made = Some(made);
+            return Err(error);
+        }
         let Ok(there) = std::fs::symlink_metadata(&database) else {
             let named = made.file.make_read_only().and_then(|()| made.file.publish());
             return named.map_err(|why| target(number, why));

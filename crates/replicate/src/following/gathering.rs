@@ -4,7 +4,7 @@ use bytes::Bytes;
 use plait_engine::txn::NODE_OVERHEAD_BYTES;
 
 use super::mark::Mark;
-use super::{Following, Live, Stuck, target};
+use super::{Following, Stuck, target};
 use crate::apply::{frame_at, opened_at};
 use crate::chain::{Flow, Found, Link};
 use crate::error::{Error, Result};
@@ -108,9 +108,7 @@ impl Following {
         // Commits that were not shipped may lie between that and the first of this session.
         batch.mark.first = CommitTs(batch.mark.commit.0 + 1);
         self.leave();
-        let live = Live::join(&self.settings.database, (position.salt.0, 0));
-        self.live = Some(live.map_err(|why| target(record.header.number, why))?);
-        Ok(())
+        self.join(record.header.number, (position.salt.0, 0))
     }
 
     fn gather_frames(

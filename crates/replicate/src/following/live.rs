@@ -30,13 +30,28 @@ pub struct Live {
     file: (u64, u64),
 }
 
+/// Why a database cannot be joined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unjoined {
+    /// It was promoted in this session (REPLICA-5).
+    Promoted,
+    /// In words.
+    Failed(String),
+}
+
+impl From<String> for Unjoined {
+    fn from(why: String) -> Unjoined {
+        Unjoined::Failed(why)
+    }
+}
+
 impl Live {
     /// Joins the session of a database, to apply frames of the session with this salt, behind one with
     /// this checksum. Nobody else writes it from then on (REPLICA-3).
     ///
     /// # Errors
-    /// In words.
-    pub fn join(database: &Path, (salt, crc): (u32, u32)) -> Result<Live, String> {
+    /// [`Unjoined`].
+    pub fn join(database: &Path, (salt, crc): (u32, u32)) -> Result<Live, Unjoined> {
         let shown = database.display();
         let path =
             std::fs::canonicalize(database).map_err(|e| format!("cannot open {shown}: {e}"))?;
@@ -62,8 +77,11 @@ impl Live {
             .ok_or_else(|| format!("{shown} is not in concurrent mode any more: begin anew"))?;
         // From here on nobody else writes it, whenever they opened it.
         let mut wait = Wait { timeout: PATIENCE, busy: None, interrupted: &mut || false };
-        let follower = Follower::new(joined, salt, crc, &mut wait)
-            .map_err(|e| format!("cannot keep others from writing {shown}: {e}"))?;
+        let follower = Follower::new(joined.clone(), salt, crc, &mut wait);
+        let follower = follower.map_err(|e| match joined.was_promoted() {
+            true => Unjoined::Promoted,
+            false => format!("cannot keep others from writing {shown}: {e}").into(),
+        })?;
         let file = named(&path).ok_or_else(|| format!("{shown} was removed"))?;
         Ok(Live { follower, connection, file })
     }
@@ -108,9 +126,36 @@ impl Live {
         count() != Ok(0)
     }
 
+    /// The session of a database says that it is a replica (REPLICA-3), with a mark or without.
+    pub fn is_told_of_follower(database: &Path) -> bool {
+        let joined = || {
+            let connection = Library::linked().open_with(database, OpenFlags::ReadOnly)?;
+            connection.busy_timeout(TO_JOIN)?;
+            // Asked for what a member of the session alone can tell, it becomes one.
+            connection.query("SELECT count(*) FROM plait_status")?;
+            connection.query("SELECT count(*) FROM sqlite_schema")?;
+            Ok::<_, plait_client::SqlError>(connection)
+        };
+        let Ok(_member) = joined() else { return false };
+        Shipper::joined(database).is_some_and(|session| session.is_followed())
+    }
+
     /// The file still has its name.
     pub fn is_named(&self, database: &Path) -> bool {
         named(database) == Some(self.file)
+    }
+
+    /// It was promoted in this session (REPLICA-5).
+    pub fn was_promoted(&self) -> bool {
+        self.follower.database().was_promoted()
+    }
+
+    /// Does what no promotion may come between; `None` if there was one (REPLICA-5).
+    ///
+    /// # Errors
+    /// In words.
+    pub fn unless_promoted<T>(&self, does: impl FnOnce() -> T) -> Result<Option<T>, String> {
+        self.follower.database().unless_promoted(does).map_err(|e| e.to_string())
     }
 
     /// Makes an empty file a database that [`Live::join`] can join, with the pages' size of another one.

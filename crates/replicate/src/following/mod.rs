@@ -18,7 +18,9 @@
 //!   that, or the copy does.
 //! - TRAIL-3 A copy takes the place of what is there in one transaction, and only if it is of a later
 //!   record of the same chain.
-//! - TRAIL-4 One follower works on a database: it holds a lock for as long as it lives.
+//! - TRAIL-4 One follower works on a database: it holds a lock for as long as it lives. A lock that lost its name,
+//!   by `rm`, keeps nobody else away: it is looked at in each step, before the mark is written and before a commit,
+//!   and taken anew only where the whole replica was removed.
 
 mod copying;
 mod gathering;
@@ -26,6 +28,7 @@ mod live;
 pub mod mark;
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -34,10 +37,10 @@ use plait_engine::storage::names::follows_lock_path;
 
 use self::copying::Made;
 use self::gathering::Batch;
-pub use self::live::Live;
+pub use self::live::{Live, Unjoined};
 use self::mark::{Mark, Trouble};
 use crate::chain::{Flow, Reader};
-use crate::error::{Error, Result, printable};
+use crate::error::{Error, Result, line, printable};
 use crate::ids::{ChainId, RecordNumber};
 use crate::store::Backoff;
 use crate::world::{Patience, World};
@@ -93,7 +96,7 @@ pub struct Following {
     told: Option<String>,
     backoff: Backoff,
     // Held for as long as this lives (TRAIL-4).
-    _lock: File,
+    lock: File,
 }
 
 /// Why records lead no further, and what does.
@@ -122,11 +125,22 @@ impl Following {
         let lock = lock(&settings.database)?;
         let shown = settings.database.display();
         let mark = Mark::read(&settings.database)?;
-        let there = std::fs::metadata(&settings.database).map(|meta| meta.len()).ok();
+        let there = match std::fs::metadata(&settings.database) {
+            Ok(meta) => Some(meta.len()),
+            Err(e) if e.kind() == ErrorKind::NotFound => None,
+            Err(e) => return Err(format!("cannot look at {shown}: {e}")),
+        };
         let is_there = there.is_some();
         match &mark {
             // SQLite makes an empty file where a program opens the name too early.
             None if there.is_some_and(|bytes| bytes > 0) => {
+                if Live::is_told_of_follower(&settings.database) {
+                    return Err(format!(
+                        "{shown} is a replica, and its mark was deleted, so that nobody can tell how far it is: \
+                         `plait promote {shown}` makes it a database of its own; or close all programs, remove it with \
+                         the files beside it, and follow anew"
+                    ));
+                }
                 return Err(format!(
                     "{shown} is there, and follows nothing: choose a name that is free, so that no data is lost"
                 ));
@@ -156,7 +170,7 @@ impl Following {
             failures: 0,
             told: None,
             backoff: Backoff::default(),
-            _lock: lock,
+            lock,
         };
         if following.mark.is_none() {
             following.begin_anew().map_err(|e| e.to_string())?;
@@ -167,13 +181,17 @@ impl Following {
     /// Nothing is there yet: whoever opens the name too early finds a replica, which is empty (NOTED-2).
     fn begin_anew(&mut self) -> Result<()> {
         self.leave();
+        if !self.has_lock() {
+            // It was removed with the rest.
+            self.lock = lock(&self.settings.database).map_err(Error::Taken)?;
+        }
         self.note(Mark::of_nothing(&self.settings.place), true)
     }
 
     /// Applies what is new, or copies the database anew, or waits.
     ///
     /// # Errors
-    /// What a new start does not mend: [`Error::OtherChain`], [`Error::Replaced`]. Anything else is
+    /// What a new start does not mend: [`Error::OtherChain`], [`Error::Replaced`], [`Error::Taken`]. Anything else is
     /// noted as trouble, and tried again.
     pub async fn step(&mut self) -> Result<Done> {
         self.look_at_file()?;
@@ -205,7 +223,7 @@ impl Following {
                 Ok(done)
             }
             // The mark beside the name may be another file's.
-            Err(error @ Error::Replaced(_)) => Err(error),
+            Err(error @ (Error::Replaced(_) | Error::Taken(_))) => Err(error),
             Err(error @ Error::OtherChain { .. }) => {
                 self.tell(Some(&error.to_string()));
                 Err(error)
@@ -238,7 +256,6 @@ impl Following {
         {
             return;
         }
-        let line = |what: &str| printable(what).replace('\n', " ");
         let (before, what) = (mark.trouble.as_ref(), what.map(line));
         if before.map(|trouble| &trouble.what) == what.as_ref() {
             return;
@@ -257,12 +274,13 @@ impl Following {
                 if self.live.is_some() && plait_engine::replica::look(database) == Some(false) =>
             {
                 let path = plait_engine::storage::names::follows_path(database);
+                self.note(mark.clone(), true)?;
                 eprintln!(
                     "plait-replicate: {} was deleted, and is made anew: `plait promote` is what makes a replica a \
                      database of its own",
                     printable(&path.to_string_lossy())
                 );
-                self.note(mark.clone(), true)
+                Ok(())
             }
             _ => Ok(()),
         }
@@ -271,18 +289,48 @@ impl Following {
     /// Begins anew where the database was removed, and nowhere else.
     fn look_at_file(&mut self) -> Result<()> {
         let database = &self.settings.database;
-        let is_gone = std::fs::metadata(database).map_or(true, |there| there.len() == 0);
+        let is_gone = match std::fs::metadata(database) {
+            Ok(there) => there.len() == 0,
+            Err(e) => e.kind() == ErrorKind::NotFound,
+        };
         let has_any = self.mark.as_ref().is_some_and(|mark| mark.record > RecordNumber::NONE);
-        if is_gone && has_any {
+        if is_gone && (has_any || !self.has_lock()) {
             return self.begin_anew();
         }
+        self.keep_lock()?;
         match &self.live {
             Some(live) if !live.is_named(database) => Err(Error::Replaced(format!(
                 "{} is another file than the one that followed",
                 database.display()
             ))),
+            Some(live) if live.was_promoted() => Err(self.promoted()),
             _ => self.look_at_mark(),
         }
+    }
+
+    fn has_lock(&self) -> bool {
+        is_named(&self.lock, &follows_lock_path(&self.settings.database))
+    }
+
+    /// Fails if the lock keeps nobody away any more (TRAIL-4).
+    fn keep_lock(&self) -> Result<()> {
+        if self.has_lock() {
+            return Ok(());
+        }
+        let database = &self.settings.database;
+        Err(Error::Taken(format!(
+            "{} was removed while {} followed, so that another follower or `plait promote` may have it by now: this \
+             one ends, and has left the database as it was; start it again if nothing else works on it",
+            follows_lock_path(database).display(),
+            database.display()
+        )))
+    }
+
+    fn promoted(&self) -> Error {
+        let shown = self.settings.database.display();
+        Error::Taken(format!(
+            "{shown} was promoted while it followed, and is a database of its own: to follow again, choose another name"
+        ))
     }
 
     /// Finds out what leads on behind an error.
@@ -309,13 +357,20 @@ impl Following {
         self.mark.as_ref()
     }
 
+    fn join(&mut self, number: RecordNumber, behind: (u32, u32)) -> Result<()> {
+        let live = Live::join(&self.settings.database, behind);
+        self.live = Some(live.map_err(|why| match why {
+            Unjoined::Promoted => self.promoted(),
+            Unjoined::Failed(why) => target(number, why),
+        })?);
+        Ok(())
+    }
+
     fn live(&mut self) -> Result<&mut Live> {
         if self.live.is_none() {
             let number = self.mark.as_ref().map_or(RecordNumber::NONE, |mark| mark.record);
-            let mark = self.mark.as_ref();
-            let live =
-                Live::join(&self.settings.database, mark.map_or((0, 0), |m| (m.salt.0, m.crc)));
-            self.live = Some(live.map_err(|why| target(number, why))?);
+            let behind = self.mark.as_ref().map_or((0, 0), |mark| (mark.salt.0, mark.crc));
+            self.join(number, behind)?;
             self.note_counter()?;
         }
         Ok(self.live.as_mut().expect("it was made"))
@@ -358,8 +413,16 @@ impl Following {
     }
 
     fn note(&mut self, mark: Mark, durably: bool) -> Result<()> {
+        self.keep_lock()?;
         let number = mark.record;
-        let written = mark.write(&self.settings.database, durably);
+        let write = || mark.write(&self.settings.database, durably);
+        let written = match &self.live {
+            None => write(),
+            Some(live) => match live.unless_promoted(write).map_err(|why| target(number, why))? {
+                Some(written) => written,
+                None => return Err(self.promoted()),
+            },
+        };
         written.map_err(|e| target(number, format!("cannot write its mark: {e}")))?;
         self.mark = Some(mark);
         Ok(())
@@ -394,6 +457,7 @@ impl Following {
             self.note(Mark { until: Some(reached.stream), ..mark.clone() }, true)?;
             let number = reached.record;
             let database = self.settings.database.clone();
+            self.keep_lock()?;
             let live = self.live()?;
             live.commit().map_err(|why| target(number, why))?;
             if !live.is_named(&database) {

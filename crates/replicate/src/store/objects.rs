@@ -135,6 +135,7 @@ fn failure(error: &ObjectError) -> StoreError {
         }
         source = inner.source();
     }
+    let text = without_time(&text);
     let lower = text.to_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     if is_full || has(&["quota", "storagefull", "insufficient storage", "507"]) {
@@ -150,6 +151,27 @@ fn failure(error: &ObjectError) -> StoreError {
         ObjectError::Generic { .. } => StoreError::Unavailable(text),
         _ => StoreError::Failed(text),
     }
+}
+
+/// The text of an error without how long the request took, which differs from try to try: else each would be
+/// another trouble.
+fn without_time(text: &str) -> String {
+    let mut left = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(" in ") {
+        let (before, behind) = rest.split_at(at);
+        left += before;
+        let word = behind[4..].split([' ', ',']).next().unwrap_or_default();
+        let number = word.trim_end_matches(|c: char| c.is_alphabetic());
+        let is_time = ["ns", "µs", "ms", "s"].contains(&&word[number.len()..])
+            && number.parse::<f64>().is_ok();
+        let length = if is_time { 4 + word.len() } else { 4 };
+        if !is_time {
+            left += " in ";
+        }
+        rest = &behind[length..];
+    }
+    left + rest
 }
 
 impl Store for Objects {

@@ -429,6 +429,53 @@ fn a_mark_that_is_deleted_under_its_follower_is_made_anew_and_nobody_writes_mean
     assert_eq!(sidecar.terminated(), 0);
 }
 
+fn beside(stage: &Stage, end: &str) -> PathBuf {
+    PathBuf::from(format!("{}{end}", replica(stage).display()))
+}
+
+const LOCK: &str = "-plait-follows.lock";
+
+// holds TRAIL-4
+#[test]
+fn a_follower_whose_lock_was_removed_ends_and_commits_no_more() {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    stage.agrees();
+    agrees(&stage);
+    std::fs::remove_file(beside(&stage, LOCK)).expect("it is there");
+    assert_eq!(first.ended().code(), Some(2), "another one may have it");
+    stage.execute("INSERT INTO t VALUES(2, 'later')");
+    let second = follower(&stage);
+    agrees(&stage);
+    assert_eq!(second.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds TRAIL-4
+#[test]
+fn a_replica_that_was_removed_with_all_its_files_is_made_anew_under_its_lock() {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    stage.agrees();
+    agrees(&stage);
+    // In the order of `rm replica.db*`, and between two of its steps.
+    first.signal(rustix::process::Signal::STOP);
+    for end in ["", "-plait", "-plait-follows", LOCK, "-plait-shm", "-shm", "-wal"] {
+        let _ = std::fs::remove_file(beside(&stage, end));
+    }
+    first.signal(rustix::process::Signal::CONT);
+    stage.execute("INSERT INTO t VALUES(2, 'later')");
+    let begun = Instant::now();
+    while !beside(&stage, LOCK).exists() {
+        assert!(begun.elapsed() < PATIENCE, "the lock is not taken anew");
+        nap(20);
+    }
+    agrees(&stage);
+    assert_eq!(follower(&stage).ended().code(), Some(2), "one is there");
+    assert_eq!(first.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
 // holds NOTED-2
 #[test]
 fn a_name_that_a_program_opens_too_early_becomes_the_replica() {

@@ -17,6 +17,7 @@ mod following;
 mod killed;
 mod model;
 mod processes;
+mod promoted;
 mod shipper;
 mod stage;
 mod sums;

@@ -231,3 +231,17 @@ fn a_folder_that_is_missing_or_closed_is_told() {
     let refused = open(file.to_str().expect("UTF-8"), true).map(|_| ()).expect_err("a file");
     assert!(refused.contains("cannot create"), "{refused}");
 }
+
+#[test]
+fn how_long_a_request_took_is_no_part_of_its_error() {
+    for (text, left) in [
+        (
+            "Error performing GET http://a/b in 204.46µs - HTTP error",
+            "Error performing GET http://a/b - HTTP error",
+        ),
+        ("GET http://a/b in 1.5s, after 2 retries", "GET http://a/b, after 2 retries"),
+        ("no file in 12 folders in /a in 3ms", "no file in 12 folders in /a"),
+    ] {
+        assert_eq!(without_time(text), left);
+    }
+}
