@@ -222,11 +222,14 @@ async fn choose(
     sound.next().ok_or_else(|| none_fits(end, stop))
 }
 
-/// True if a record ends with a commit, and nothing follows that in it. A break, an OPEN and pages
-/// stand for changes that have no number.
+/// True if a record ends with a commit, and nothing follows that in it. An OPEN and pages stand for changes that
+/// have no number, and so does a break that names no commit.
 fn is_at_commit(record: &Record, commit: CommitTs) -> bool {
-    let is_of_rows =
-        |item: &Item| matches!(item, Item::Frames(_) | Item::Merge(_) | Item::Snapshot(_));
+    let is_of_rows = |item: &Item| match item {
+        Item::Frames(_) | Item::Merge(_) | Item::Snapshot(_) => true,
+        Item::Break(gap) => gap.commit > CommitTs(0),
+        Item::Open(_) | Item::Pages(_) => false,
+    };
     record.header.position.commit == commit && record.items.iter().all(is_of_rows)
 }
 
@@ -281,8 +284,8 @@ fn no_such_commit(asked: CommitTs, last: CommitTs) -> Error {
         last => format!("; the last one before it is {last}"),
     };
     Error::Moment(format!(
-        "the newest session has shipped no commit {asked}{before}: a change of the schema has no \
-         number of its own here, so use --record or --at for that"
+        "the newest session has shipped no commit {asked}{before}: a change of the schema has \
+         a number here only if it was the newest commit when it was shipped, so use --record or --at for that"
     ))
 }
 
@@ -301,7 +304,8 @@ impl Replay<'_> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<()> {
         let mut last_ms = 0;
-        let mut is_reached = false;
+        // A snapshot names none.
+        let mut commit = CommitTs(0);
         while applier.link.number < self.end.number {
             let number = applier.link.number.next();
             let name = || crate::names::record(number);
@@ -343,12 +347,9 @@ impl Replay<'_> {
             }
             restored.record = number;
             restored.written_ms = header.written_ms;
+            commit = header.position.commit;
             // The base of the snapshot may have the commit, and no frame says so.
-            if let Some(last) = last
-                && number == self.as_of
-                && header.position.commit == last
-            {
-                is_reached = true;
+            if last == Some(commit) && number == self.as_of {
                 break;
             }
             progress(Progress {
@@ -358,10 +359,10 @@ impl Replay<'_> {
             });
         }
         restored.position = applier.position();
+        restored.position.commit = restored.position.commit.max(commit);
         restored.differs = applier.differs();
         if let Stop::Commit(last) = self.stop
             && restored.position.commit != last
-            && !is_reached
         {
             return Err(no_such_commit(last, restored.position.commit));
         }

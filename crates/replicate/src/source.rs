@@ -21,7 +21,7 @@
 //!   database goes on.
 //! - SOURCE-7 No commit waits for a call of this trait (CHAIN-5).
 
-use crate::ids::{ChainId, Generation, Hash, Instance, Lsn, Nonce, Position, Salt};
+use crate::ids::{ChainId, CommitTs, Generation, Hash, Instance, Lsn, Nonce, Position, Salt};
 use crate::record::{Follows, Frames, Item, Merge, Record};
 use crate::shelf::Shelf;
 
@@ -76,7 +76,7 @@ pub struct Start {
     pub follows: Follows,
     /// Where the events of [`Source::read`] begin. For `Stream` that is the tip's position; for
     /// `Base` its generation, in a new session; for `Nothing` the end of a generation that the base
-    /// has.
+    /// has, with the newest commit if the base has all of them.
     pub position: Position,
     /// Bytes of a segment of the log.
     pub segment_bytes: u32,
@@ -115,6 +115,8 @@ pub enum Event {
         base: Generation,
         /// Frames through this generation are incomplete, and so is a base below it.
         incomplete: Generation,
+        /// The newest commit, if the base has all of them; else 0: a frame behind `stream` has it.
+        commit: CommitTs,
         /// For people.
         why: String,
     },

@@ -78,6 +78,8 @@ pub enum Happened {
         base: Generation,
         /// Frames through this generation are incomplete.
         incomplete: Generation,
+        /// The newest commit, if the base has all of them; else 0: a frame behind `stream` has it.
+        commit: CommitTs,
         /// For people.
         why: &'static str,
     },
@@ -362,16 +364,18 @@ impl Shipper {
             true => (before, base.max(db.log()?.generation_before(before))),
             false => (start, base),
         };
+        let commit = commit_of_base(&db, start);
         self.token = db.log_shared().take_hold(&guard, db.process(), stream, self.limit_bytes);
         // SHIP-5: before anybody else may take the hold.
         db.note_incomplete(&guard, incomplete);
         drop(guard);
-        self.at =
-            Place { position: Position { base, stream, crc: 0, ..self.at.position }, boundary };
+        let Position { salt, commit: given, .. } = self.at.position;
+        let position = Position { salt, base, stream, commit: commit.max(given), crc: 0 };
+        self.at = Place { position, boundary };
         self.is_behind = false;
         self.copying = None;
         self.passed.push(self.at);
-        Ok(Happened::Lost { stream, base, incomplete, why })
+        Ok(Happened::Lost { stream, base, incomplete, commit, why })
     }
 
     /// Takes note that everything through a position is elsewhere, in a record with this hash and those
@@ -429,6 +433,16 @@ fn start_above(db: &Database, base: Generation) -> Result<Lsn> {
     db.log()?.start_above(base).ok_or_else(damaged)
 }
 
+/// (M) The newest commit of the session if none is above the base, whose frames would begin at `start`;
+/// else 0. An exclusive transaction has no frame, so nothing else tells of one that is the newest.
+fn commit_of_base(db: &Database, start: Lsn) -> CommitTs {
+    let shared = db.log_shared();
+    match start >= shared.log_end() {
+        true => CommitTs::new(shared.newest_ts()),
+        false => CommitTs::new(0),
+    }
+}
+
 /// Begins over the base as it is.
 fn start(db: &Arc<Database>, limit_bytes: u64) -> Result<(HoldToken, Place)> {
     let guard = db.lock_commit()?;
@@ -437,7 +451,7 @@ fn start(db: &Arc<Database>, limit_bytes: u64) -> Result<(HoldToken, Place)> {
     let stream = start_above(db, base)?;
     let token = db.log_shared().take_hold(&guard, db.process(), stream, limit_bytes);
     let salt = db.control().salt.load(Relaxed);
-    let position = Position { salt, base, stream, commit: CommitTs::new(0), crc: 0 };
+    let position = Position { salt, base, stream, commit: commit_of_base(db, stream), crc: 0 };
     Ok((token, Place { position, boundary }))
 }
 

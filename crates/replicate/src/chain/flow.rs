@@ -117,6 +117,7 @@ impl Flow {
         }
         self.position.stream = gap.stream;
         self.position.base = gap.base;
+        self.position.commit = self.position.commit.max(gap.commit);
         self.position.crc = 0;
         self.newest = Generation(0);
         self.is_loose = true;
@@ -202,8 +203,11 @@ mod tests {
     fn behind_a_break_frames_begin_where_they_are() {
         let mut flow = flow();
         let (base, incomplete) = (Generation(3), Generation(4));
-        let gap = Break { stream: Lsn(500), base, incomplete, why: String::new() };
+        let commit = CommitTs(5);
+        let gap = Break { stream: Lsn(500), base, incomplete, commit, why: String::new() };
         flow.take(RecordNumber(2), &Item::Break(gap)).expect("a break");
+        assert_eq!(flow.position.commit, commit);
+        assert!(flow.take(RecordNumber(2), &frames(4, 504, 8, (5, 7))).is_err(), "the base has it");
         flow.take(RecordNumber(2), &frames(4, 504, 8, (7, 7))).expect("in the midst of one");
         assert!(flow.take(RecordNumber(2), &frames(4, 600, 8, (8, 8))).is_err(), "once");
     }

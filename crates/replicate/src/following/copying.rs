@@ -8,7 +8,7 @@ use super::{Done, Following, Live, Stuck, target};
 use crate::apply::Progress;
 use crate::chain::{Found, Reader};
 use crate::error::{Error, Result};
-use crate::ids::{ChainId, CommitTs, Hash, RecordNumber};
+use crate::ids::{ChainId, CommitTs, Hash, Position, RecordNumber};
 use crate::library;
 use crate::new_file::NewFile;
 use crate::record::{Header, Item, Record, header_of};
@@ -168,9 +168,7 @@ impl Following {
         };
         let header =
             header_of(&object).map_err(|why| Error::Record { number, name: name(), why })?;
-        // A snapshot names none.
-        let commit = restored.position.commit.max(header.position.commit);
-        let salt = restored.position.salt;
+        let Position { salt, commit, .. } = restored.position;
         let first = match &self.mark {
             Some(before) if before.salt == salt && before.record > RecordNumber::NONE => {
                 before.first
@@ -198,21 +196,24 @@ impl Following {
         })
     }
 
-    /// The first commit since the sidecar began in the session of a record, if one of the next records
-    /// has it. Those before may be of another session.
+    /// The first known commit of the session of a record: the newest when the sidecar began, or the first since, if
+    /// one of the next records has it. Those before may be of another session.
     async fn first_of(&self, reader: &mut Reader, header: &Header) -> Result<Option<CommitTs>> {
-        let mut number = header.opened.next();
-        for _ in 0..FIRST_RECORDS {
+        let mut number = header.opened;
+        for _ in 0..=FIRST_RECORDS {
             if number > header.number {
                 break;
             }
             let Found::Object(object) = reader.object(number, true).await? else { break };
             let Ok(record) = Record::decode(&object) else { break };
             let first = record.items.iter().find_map(|item| match item {
+                // The newest where it began.
+                Item::Open(_) => Some(record.header.position.commit),
                 Item::Frames(frames) => Some(frames.first_commit),
+                Item::Break(gap) => Some(gap.commit),
                 _ => None,
             });
-            if first.is_some() {
+            if first.is_some_and(|first| first > CommitTs(0)) {
                 return Ok(first);
             }
             number = number.next();

@@ -222,10 +222,11 @@ fn event(happened: Happened) -> Event {
             page_count: written.page_count,
             sum: written.sum,
         }),
-        Happened::Lost { stream, base, incomplete, why } => Event::Lost {
+        Happened::Lost { stream, base, incomplete, commit, why } => Event::Lost {
             stream: Lsn(stream.get()),
             base: Generation(base.get()),
             incomplete: Generation(incomplete.get()),
+            commit: CommitTs(commit.get()),
             why: why.to_owned(),
         },
     }

@@ -12,7 +12,7 @@ use crate::chain::{Flow, Listing, Tip, find_tip};
 use crate::dates;
 use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
-use crate::ids::{ChainId, CommitTs, Epoch, Hash, Nonce, Position, RecordNumber};
+use crate::ids::{ChainId, Epoch, Hash, Nonce, Position, RecordNumber};
 use crate::names;
 use crate::record::{Follows, Header, Item, Open, Record};
 use crate::source::{Source, SourceError, Start, TipOf};
@@ -208,7 +208,7 @@ fn open_record(
     let first = before.map(|header| header.first).filter(|first| goes_on && *first < number);
     let position = match before {
         Some(header) if goes_on => header.position,
-        _ => Position { commit: CommitTs(0), crc: 0, ..start.position },
+        _ => Position { crc: 0, ..start.position },
     };
     let is_break = start.follows == Follows::Nothing;
     let header = Header {

@@ -69,9 +69,9 @@ impl Sidecar {
             Event::Frames(frames) => Item::Frames(frames),
             Event::Merge(merge) => Item::Merge(merge),
             Event::Lost { .. } if is_planted(Fault::BreakUntold) => return Ok(None),
-            Event::Lost { stream, base, incomplete, why } => {
+            Event::Lost { stream, base, incomplete, commit, why } => {
                 self.snapshots.need_anew();
-                Item::Break(Break { stream, base, incomplete, why })
+                Item::Break(Break { stream, base, incomplete, commit, why })
             }
             Event::Pages { before, through, page_bytes, page_count, pages } => {
                 let body = self.body(pages, earlier).await?;

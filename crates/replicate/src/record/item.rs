@@ -211,6 +211,8 @@ pub struct Break {
     pub base: Generation,
     /// Frames through this generation are incomplete.
     pub incomplete: Generation,
+    /// The newest commit, if `base` has all of them; else 0.
+    pub commit: CommitTs,
     /// For people.
     pub why: String,
 }
@@ -258,7 +260,7 @@ impl Item {
                 Item::Pages(PageSet { body: Body::Inline(bytes), .. }) => 20 + bytes.len(),
                 Item::Pages(PageSet { body: Body::Parts(p), .. }) => 20 + parts(p),
                 Item::Snapshot(snapshot) => 64 + parts(&snapshot.parts),
-                Item::Break(gap) => 18 + gap.why.len(),
+                Item::Break(gap) => 26 + gap.why.len(),
             }
     }
 
@@ -281,6 +283,7 @@ impl Item {
                 w.u64(gap.stream.0);
                 w.u32(gap.base.0);
                 w.u32(gap.incomplete.0);
+                w.u64(gap.commit.0);
                 w.text(&gap.why);
             }
         }
@@ -303,6 +306,7 @@ impl Item {
                 stream: Lsn(c.u64()?),
                 base: Generation(c.u32()?),
                 incomplete: Generation(c.u32()?),
+                commit: CommitTs(c.u64()?),
                 why: c.text()?,
             }),
             _ => return None,

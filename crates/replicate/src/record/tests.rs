@@ -44,10 +44,13 @@ fn open() -> impl Strategy<Value = Item> {
 }
 
 fn gap() -> impl Strategy<Value = Item> {
-    (any::<u64>(), any::<[u32; 2]>(), any::<String>()).prop_map(|(stream, [base, newest], why)| {
-        let (base, incomplete) = (Generation(base), Generation(newest));
-        Item::Break(Break { stream: Lsn(stream), base, incomplete, why })
-    })
+    (any::<[u64; 2]>(), any::<[u32; 2]>(), any::<String>()).prop_map(
+        |([stream, commit], [base, newest], why)| {
+            let (stream, commit) = (Lsn(stream), CommitTs(commit));
+            let (base, incomplete) = (Generation(base), Generation(newest));
+            Item::Break(Break { stream, base, incomplete, commit, why })
+        },
+    )
 }
 
 fn frames() -> impl Strategy<Value = Item> {

@@ -584,9 +584,11 @@ impl Source for Primary {
         let base = before.map_or(start.base, |entry| entry.behind.base);
         let incomplete = if shipped < start.stream { base } else { base.max(self.newest) };
         self.next = database.gone + skipped;
-        self.at = Position { base, stream, ..start };
+        let has_all = skipped == database.journal.len() && database.frames.is_empty();
+        let commit = if has_all { database.position.commit } else { CommitTs(0) };
+        self.at = Position { base, stream, commit, ..start };
         let why = "the log was longer than --max-lag".to_owned();
-        let mut events = vec![Event::Lost { stream, base, incomplete, why }];
+        let mut events = vec![Event::Lost { stream, base, incomplete, commit, why }];
         events.extend(self.events(&database, bytes));
         Ok(events)
     }

@@ -680,6 +680,42 @@ fn a_commit_that_was_lost_with_the_primary_is_not_said_to_be_there() {
     assert_eq!(sidecar.terminated(), 0);
 }
 
+/// Waits on the replica for the newest commit of the primary, which is of its own kind; returns its ticket.
+fn waits_for(stage: &Stage, sql: &str) -> u64 {
+    let db = open(&stage.database);
+    db.execute(sql).unwrap_or_else(|e| panic!("{sql}: {}", e.said()));
+    let ticket = db.integer("SELECT plait_ticket()").expect("a ticket");
+    let here = open(&replica(stage));
+    let waits = format!("SELECT plait_wait({ticket}, {})", 60_000);
+    assert_eq!(here.integer(&waits), Ok(1), "{sql}: {ticket} of {:?}", mark(stage));
+    ticket as u64
+}
+
+#[test]
+fn the_ticket_of_a_change_of_the_schema_is_there_with_its_snapshot() {
+    let (stage, sidecar) = begun();
+    // Keeps the session.
+    let db = open(&stage.database);
+    let newest = db.integer("SELECT plait_ticket()").expect("a ticket");
+    let follows = follower(&stage);
+    agrees(&stage);
+    let here = open(&replica(&stage));
+    assert_eq!(here.integer(&format!("SELECT plait_wait({newest}, 0)")), Ok(1));
+    drop(here);
+    waits_for(&stage, "CREATE TABLE u(a)");
+    waits_for(&stage, "INSERT INTO t VALUES(20, 'rows')");
+    let last = waits_for(&stage, "DROP TABLE u");
+    // Nothing is behind it, so it can be restored by its number.
+    let out = stage.folder.path().join("out.db");
+    let mut cli = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+    cli.arg("restore").arg(&stage.url).args(["--commit", &last.to_string(), "-o"]).arg(&out);
+    let made = cli.output().expect("it runs");
+    assert!(made.status.success(), "{made:?}");
+    assert_eq!(open(&out).integer("SELECT count(*) FROM sqlite_schema"), Ok(1));
+    assert_eq!(follows.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
 #[test]
 fn a_store_that_is_away_is_waited_for() {
     let (stage, sidecar) = begun();
