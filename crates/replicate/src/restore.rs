@@ -8,7 +8,7 @@ use crate::dates::utc;
 use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
 use crate::ids::{CommitTs, Hash, Position, RecordNumber};
-use crate::record::{Header, Item, Record, SnapshotRef, header_of};
+use crate::record::{Follows, Header, Item, Record, SnapshotRef, header_of};
 use crate::snapshots::known_of;
 use crate::target::Target;
 use crate::world::World;
@@ -222,13 +222,14 @@ async fn choose(
     sound.next().ok_or_else(|| none_fits(end, stop))
 }
 
-/// True if a record ends with a commit, and nothing follows that in it. An OPEN and pages stand for changes that
-/// have no number, and so does a break that names no commit.
+/// True if a record ends with a commit, and nothing follows that in it. Pages stand for changes that have no number,
+/// and so do a break that names no commit, and an OPEN that goes on from what is before it.
 fn is_at_commit(record: &Record, commit: CommitTs) -> bool {
     let is_of_rows = |item: &Item| match item {
         Item::Frames(_) | Item::Merge(_) | Item::Snapshot(_) => true,
         Item::Break(gap) => gap.commit > CommitTs(0),
-        Item::Open(_) | Item::Pages(_) => false,
+        Item::Open(open) => open.follows == Follows::Nothing,
+        Item::Pages(_) => false,
     };
     record.header.position.commit == commit && record.items.iter().all(is_of_rows)
 }

@@ -364,7 +364,7 @@ impl Shipper {
             true => (before, base.max(db.log()?.generation_before(before))),
             false => (start, base),
         };
-        let commit = commit_of_base(&db, start);
+        let commit = commit_of_base(&db, base, start);
         self.token = db.log_shared().take_hold(&guard, db.process(), stream, self.limit_bytes);
         // SHIP-5: before anybody else may take the hold.
         db.note_incomplete(&guard, incomplete);
@@ -433,11 +433,13 @@ fn start_above(db: &Database, base: Generation) -> Result<Lsn> {
     db.log()?.start_above(base).ok_or_else(damaged)
 }
 
-/// (M) The newest commit of the session if none is above the base, whose frames would begin at `start`;
-/// else 0. An exclusive transaction has no frame, so nothing else tells of one that is the newest.
-fn commit_of_base(db: &Database, start: Lsn) -> CommitTs {
+/// (M) The newest commit of the session if none is above `base`, whose frames would begin at `start`; else 0. An
+/// exclusive transaction has no frame, so nothing else tells of one that is the newest; while it is not settled,
+/// because it has died, it has no number either.
+fn commit_of_base(db: &Database, base: Generation, start: Lsn) -> CommitTs {
     let shared = db.log_shared();
-    match start >= shared.log_end() {
+    let is_settled = db.control().base_generation.load(Relaxed) == base.get();
+    match is_settled && start >= shared.log_end() {
         true => CommitTs::new(shared.newest_ts()),
         false => CommitTs::new(0),
     }
@@ -451,7 +453,8 @@ fn start(db: &Arc<Database>, limit_bytes: u64) -> Result<(HoldToken, Place)> {
     let stream = start_above(db, base)?;
     let token = db.log_shared().take_hold(&guard, db.process(), stream, limit_bytes);
     let salt = db.control().salt.load(Relaxed);
-    let position = Position { salt, base, stream, commit: commit_of_base(db, stream), crc: 0 };
+    let position =
+        Position { salt, base, stream, commit: commit_of_base(db, base, stream), crc: 0 };
     Ok((token, Place { position, boundary }))
 }
 

@@ -206,15 +206,8 @@ impl Following {
             }
             let Found::Object(object) = reader.object(number, true).await? else { break };
             let Ok(record) = Record::decode(&object) else { break };
-            let first = record.items.iter().find_map(|item| match item {
-                // The newest where it began.
-                Item::Open(_) => Some(record.header.position.commit),
-                Item::Frames(frames) => Some(frames.first_commit),
-                Item::Break(gap) => Some(gap.commit),
-                _ => None,
-            });
-            if first.is_some_and(|first| first > CommitTs(0)) {
-                return Ok(first);
+            if let Some(first) = first_in(&record) {
+                return Ok(Some(first));
             }
             number = number.next();
         }
@@ -222,8 +215,41 @@ impl Following {
     }
 }
 
+/// The first commit that a record tells of: an OPEN, and a break, of the newest that the base had.
+fn first_in(record: &Record) -> Option<CommitTs> {
+    let known = record.items.iter().map(|item| match item {
+        Item::Open(_) => record.header.position.commit,
+        Item::Frames(frames) => frames.first_commit,
+        Item::Break(gap) => gap.commit,
+        Item::Merge(_) | Item::Pages(_) | Item::Snapshot(_) => CommitTs(0),
+    });
+    known.into_iter().find(|first| *first > CommitTs(0))
+}
+
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{Generation, Lsn};
+    use crate::record::{Break, Frames};
+
+    #[test]
+    fn a_break_that_names_no_commit_hides_none_behind_it() {
+        let gap = |commit| {
+            let (stream, base, why) = (Lsn(8), Generation(2), String::new());
+            Item::Break(Break { stream, base, incomplete: base, commit: CommitTs(commit), why })
+        };
+        let (first_commit, last_commit) = (CommitTs(7), CommitTs(9));
+        let (generation, from, bytes) = (Generation(3), Lsn(8), vec![0; 8].into());
+        let frames = Item::Frames(Frames { generation, from, first_commit, last_commit, bytes });
+        let first = |items| first_in(&Record { header: Header::default(), items });
+        assert_eq!(first(vec![gap(0), frames.clone()]), Some(CommitTs(7)));
+        assert_eq!(first(vec![gap(5), frames]), Some(CommitTs(5)));
+        assert_eq!(first(vec![gap(0)]), None);
+    }
 }

@@ -283,9 +283,10 @@ impl Database {
         }
         // One more: a sidecar that has read all of it has not read the new one.
         self.gone += self.journal.len() + 1;
-        let stream = self.frames.first().map_or_else(|| self.next_segment(), |frame| frame.lsn);
-        self.journal_start =
-            Position { stream: Lsn(stream), commit: CommitTs(0), crc: 0, ..self.position };
+        let first = self.frames.first().map(|frame| frame.lsn);
+        let stream = first.unwrap_or_else(|| self.next_segment());
+        let commit = if first.is_none() { self.position.commit } else { CommitTs(0) };
+        self.journal_start = Position { stream: Lsn(stream), commit, crc: 0, ..self.position };
         self.journal = kept;
         self.renewed_from = None;
         for shipped in self.shipped.values_mut() {

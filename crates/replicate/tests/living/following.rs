@@ -705,13 +705,16 @@ fn the_ticket_of_a_change_of_the_schema_is_there_with_its_snapshot() {
     waits_for(&stage, "CREATE TABLE u(a)");
     waits_for(&stage, "INSERT INTO t VALUES(20, 'rows')");
     let last = waits_for(&stage, "DROP TABLE u");
-    // Nothing is behind it, so it can be restored by its number.
-    let out = stage.folder.path().join("out.db");
-    let mut cli = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
-    cli.arg("restore").arg(&stage.url).args(["--commit", &last.to_string(), "-o"]).arg(&out);
-    let made = cli.output().expect("it runs");
-    assert!(made.status.success(), "{made:?}");
-    assert_eq!(open(&out).integer("SELECT count(*) FROM sqlite_schema"), Ok(1));
+    // Nothing was behind them when they were shipped, so they can be restored by their numbers.
+    for (ticket, rows) in [(newest as u64, 3), (last, 4)] {
+        let out = stage.folder.path().join(format!("{ticket}.db"));
+        let mut cli = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+        cli.arg("restore").arg(&stage.url).args(["--commit", &ticket.to_string(), "-o"]).arg(&out);
+        let made = cli.output().expect("it runs");
+        assert!(made.status.success(), "{made:?}");
+        assert_eq!(open(&out).integer("SELECT count(*) FROM sqlite_schema"), Ok(1));
+        assert_eq!(open(&out).integer("SELECT count(*) FROM t"), Ok(rows));
+    }
     assert_eq!(follows.terminated(), 0);
     assert_eq!(sidecar.terminated(), 0);
 }
