@@ -109,6 +109,8 @@ pub(crate) struct How {
     /// It may write a replica.
     pub(crate) is_follower: bool,
     pub(crate) sync: Sync,
+    /// Its connection comes back for the right at once (txn/runs.rs).
+    pub(crate) in_a_run: bool,
     /// Its statements read on after the commit.
     pub(crate) keep_reading: bool,
     pub(crate) first_pass: Option<FirstPass>,
@@ -226,7 +228,7 @@ impl Candidate<'_> {
         // (COMMIT-2). Release keeps the compiler from moving it up.
         c.applied_lsn.store(end.get(), Release);
         c.counters.commits.fetch_add(1, Relaxed);
-        let wake = if owner == 0 { None } else { db.right.pass() };
+        let wake = if owner == 0 { None } else { db.right.pass(how.in_a_run) };
         let must_write = db.generations.must_write(end);
         drop(guard);
         crash_point!("commit.unlocked");

@@ -355,7 +355,7 @@ impl Database {
         }
         self.right.drop_from_queue(slot);
         let _ = if self.control().right_owner.load(Relaxed) == slot.word() {
-            self.right.pass()
+            self.right.pass(false)
         } else {
             self.right.call_first()
         };

@@ -26,7 +26,8 @@
 //!
 //! Invariants
 //! - RIGHT-1 If the right is free and connections wait, the first of them, not counting those of
-//!   RIGHT-9, has been called. If that one dies, the others find the right free within a [`TICK`].
+//!   RIGHT-9, has been called, or looks by itself (RIGHT-11). If that one dies, the others find the right free
+//!   within a [`TICK`].
 //! - RIGHT-2 A slot is in the queue at most once, and its entry counts only in state QUEUED. An
 //!   entry in another state is owed (lock.rs), or is about to be dropped. (A slot is in the queue
 //!   twice if a process was killed while it moved its own entry past the slot's (RIGHT-8): the
@@ -54,6 +55,8 @@
 //!   writes. Until then it may lose it: to one that waits at that time or later, and to one that
 //!   would be told BUSY, which a waiter with that word does not keep from it either. Whoever takes
 //!   the right sets the word, so it is of this holder.
+//! - RIGHT-11 A release in a run (txn/runs.rs) calls no waiter that was called in vain less than [`VAIN`] ago:
+//!   that one looks by itself before as much time is over.
 //!
 //! # The waits
 //!
@@ -89,6 +92,9 @@ fn overtaking_ns(waiters: u32) -> u64 {
 /// How long the right is kept for a called waiter: many times what a wake-up takes, on a busy
 /// machine too.
 const SILENT_NS: u64 = 20_000_000;
+
+/// How long a waiter sleeps that was called in vain (RIGHT-11).
+pub(crate) const VAIN: Duration = Duration::from_millis(1);
 
 /// Shortest sleep of a waiter whose timeout is about to end.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
@@ -293,11 +299,11 @@ impl Right {
         self.region.control().right_owner.store(slot.word(), Relaxed);
     }
 
-    /// (M) Frees the right and calls the first waiter. Reserves the right for it if arrivals have
-    /// overtaken the queue for long enough (RIGHT-6). Returns the slot to wake once the mutex is
-    /// free.
+    /// (M) Frees the right and calls the first waiter; `in_a_run`: not one that looks by itself (RIGHT-11). Reserves
+    /// the right for it if arrivals have overtaken the queue for long enough (RIGHT-6). Returns the slot to wake
+    /// once the mutex is free.
     #[must_use = "the one that is called sleeps until it is woken"]
-    pub(crate) fn pass(&self) -> Option<SlotIndex> {
+    pub(crate) fn pass(&self, in_a_run: bool) -> Option<SlotIndex> {
         let c = self.region.control();
         if self.region.layout().has_unresolved() {
             // PREP-1 in orphans.rs: a prepared transaction keeps the right.
@@ -315,6 +321,9 @@ impl Right {
         let reserved = next.filter(|_| is_late).map_or(0, SlotIndex::word);
         c.right_reserved.store(reserved, Relaxed);
         crash_point!("right.reserved");
+        if in_a_run && !is_late && next.is_some_and(|next| self.looks_by_itself(next, now)) {
+            return None;
+        }
         let called = self.call_first();
         debug_assert!(self.is_settled(), "RIGHT-1");
         called
@@ -328,14 +337,25 @@ impl Right {
             return None;
         }
         let now = clock::monotonic_ns();
-        let next = self.first_responsive_waiter(now)?;
-        let s = self.slots.at(next);
+        self.call(self.first_responsive_waiter(now)?, now)
+    }
+
+    /// (M) Calls a waiter. Returns it if it has to be woken.
+    fn call(&self, waiter: SlotIndex, now: u64) -> Option<SlotIndex> {
+        let s = self.slots.at(waiter);
         if s.granted.load(Relaxed) == answer::CALLED {
             return None;
         }
         s.called_ns.store(now, Relaxed);
         s.granted.store(answer::CALLED, Relaxed);
-        Some(next)
+        Some(waiter)
+    }
+
+    /// (M) True if the waiter was called in vain, and looks before [`VAIN`] is over (RIGHT-11).
+    fn looks_by_itself(&self, waiter: SlotIndex, now: u64) -> bool {
+        let s = self.slots.at(waiter);
+        s.granted.load(Relaxed) == answer::NONE
+            && now.saturating_sub(s.called_ns.load(Relaxed)) < VAIN.as_nanos() as u64
     }
 
     /// (M) True if RIGHT-1 holds, for asserts.
@@ -503,10 +523,12 @@ impl Database {
     ) -> Result<()> {
         let granted = &self.slots.at(slot).granted;
         let mut left = timeout;
+        let mut in_vain = false;
         for tick in 1.. {
             let nap = (left / 4).min(TICK);
             let nap = self.right.early_holder().map_or(nap, |(_, of_holder)| nap.min(of_holder));
             let nap = nap.max(SHORTEST_SLEEP).min(left);
+            let nap = if in_vain { nap.min(VAIN) } else { nap };
             let asleep = Instant::now();
             futex::wait(granted, answer::NONE, Some(nap));
             left -= asleep.elapsed().min(nap);
@@ -523,6 +545,7 @@ impl Database {
             if (is_free || answered == answer::CALLED) && self.take_from_queue(slot, claim)? {
                 return Ok(());
             }
+            in_vain = answered == answer::CALLED;
             self.collect();
             let stop = if interrupted() { Some(Error::Interrupted) } else { None };
             if stop.is_some() || left.is_zero() {
@@ -549,7 +572,7 @@ impl Database {
         let next = {
             let _guard = self.lock_commit()?;
             let Some(holder) = ends() else { return Ok(()) };
-            let next = self.right.pass();
+            let next = self.right.pass(false);
             self.slots.at(holder).early_until_ns.store(0, Relaxed);
             next
         };
@@ -578,6 +601,23 @@ impl Database {
         Ok(true)
     }
 
+    /// Calls the first waiter, for which there is nothing yet, unless it looks by itself: from then on it
+    /// does (RIGHT-11).
+    pub(crate) fn call_in_vain(&self, holder: SlotIndex) {
+        if !self.right.has_waiters() {
+            return;
+        }
+        let next = {
+            let Ok(_guard) = self.lock_commit() else { return };
+            let now = clock::monotonic_ns();
+            let is_held = self.right.owner() == holder.word();
+            let next = self.right.first_responsive_waiter(now).filter(|_| is_held);
+            next.filter(|next| !self.right.looks_by_itself(*next, now))
+                .and_then(|next| self.right.call(next, now))
+        };
+        self.right.wake(next);
+    }
+
     /// Takes the right if it is free. Does not wait.
     pub(crate) fn try_take_right(&self, slot: SlotIndex) -> Result<bool> {
         Ok(matches!(self.try_right(slot, false, Claim::default())?, Attempt::Taken))
@@ -602,6 +642,7 @@ impl Database {
         s.waiting_for.store(self.slots.who_owns(owner).pid, Relaxed);
         s.state.store(txn_state::QUEUED, Relaxed);
         s.early_until_ns.store(claim.early.map_or(0, |_| 1), Relaxed);
+        s.called_ns.store(0, Relaxed);
         self.right.enqueue(slot, claim.since_ns);
         crash_point!("right.queued");
         drop(guard);
@@ -667,7 +708,7 @@ impl Database {
             }
             self.right.drop_from_queue(slot);
             if self.right.owner() == slot.word() {
-                self.right.pass()
+                self.right.pass(false)
             } else {
                 self.right.call_first()
             }

@@ -27,16 +27,28 @@ struct Ways {
     reaper_calls: bool,
     /// Waiters look before they sleep, as they do after each tick.
     looks_first: bool,
+    /// Releases are in a run, and the queue was served of late: nothing is reserved.
+    in_a_run: bool,
+    /// A release in a run spares those alone that look by themselves.
+    spares_few: bool,
 }
 
-const REAL: Ways = Ways { reserves: true, reaper_calls: true, looks_first: false };
+const REAL: Ways = Ways {
+    reserves: true,
+    reaper_calls: true,
+    looks_first: false,
+    in_a_run: false,
+    spares_few: true,
+};
 
 /// What changes under the commit mutex only: the queue of owner words, and which slots are in state
 /// QUEUED.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Queue {
     entries: Vec<u32>,
     is_queued: [bool; SLOTS],
+    /// They were called in vain, and sleep for a moment only (RIGHT-11).
+    looks: [bool; SLOTS],
 }
 
 struct Right {
@@ -91,6 +103,7 @@ impl Right {
                 return self.take(&mut queue, me);
             }
             queue.is_queued[me as usize - 1] = true;
+            queue.looks[me as usize - 1] = false;
             queue.entries.push(me);
         }
         self.wait(me, ways);
@@ -98,8 +111,13 @@ impl Right {
 
     fn wait(&self, me: u32, ways: Ways) {
         let mut is_awake = ways.looks_first;
+        let mut in_vain = false;
         loop {
-            if !is_awake {
+            if in_vain && ways.in_a_run {
+                thread::yield_now();
+                // Whoever releases the right from here on finds that the time is over.
+                self.commit.lock().unwrap().looks[me as usize - 1] = false;
+            } else if !is_awake {
                 self.granted(me).wait(answer::NONE);
             }
             is_awake = false;
@@ -109,6 +127,7 @@ impl Right {
             if (is_free || answered == answer::CALLED) && self.take_from_queue(me) {
                 return;
             }
+            in_vain = answered == answer::CALLED;
         }
     }
 
@@ -117,6 +136,7 @@ impl Right {
         if !self.may_take(me) {
             if self.granted(me).word.load(Relaxed) == answer::CALLED {
                 self.granted(me).word.store(answer::NONE, Relaxed);
+                queue.looks[me as usize - 1] = true;
             }
             return false;
         }
@@ -133,7 +153,26 @@ impl Right {
             let next = first(queue).filter(|_| ways.reserves);
             self.reserved.store(next.unwrap_or(0), Relaxed);
         }
+        let is_spared = |next: u32| {
+            let is_called = self.granted(next).word.load(Relaxed) == answer::CALLED;
+            !is_called && (queue.looks[next as usize - 1] || !ways.spares_few)
+        };
+        if ways.in_a_run && first(&mut queue.clone()).is_some_and(is_spared) {
+            return None;
+        }
         if until > 1 { self.call_first(queue) } else { None }
+    }
+
+    /// As `call_in_vain`.
+    fn call_in_vain(&self, me: u32) {
+        let mut queue = self.commit.lock().unwrap();
+        let next = first(&mut queue).filter(|_| self.owner.load(Relaxed) == me);
+        let called = next.filter(|next| {
+            let word = &self.granted(*next).word;
+            let is_asleep = !queue.looks[*next as usize - 1];
+            is_asleep && word.swap(answer::CALLED, Relaxed) != answer::CALLED
+        });
+        self.wake(queue, called);
     }
 
     /// (M)
@@ -258,6 +297,41 @@ fn a_death_in_passing(until: usize, ways: Ways) -> impl Fn() {
         right.pass(&mut right.commit.lock().unwrap(), ways, until);
         together(right, [waits, Right::reap, first], ways);
     }
+}
+
+/// The holder of a run calls a waiter in vain, releases the right, and comes back once or never.
+fn a_run(comes_back: bool, ways: Ways) -> impl Fn() {
+    let waits: fn(&Right, Ways) = |right, ways| {
+        right.acquire(2, ways);
+        work_as(right, 2, ways);
+    };
+    let runs: fn(&Right, Ways) = |right, ways| {
+        right.call_in_vain(1);
+        work_as(right, 1, ways);
+    };
+    let runs_again: fn(&Right, Ways) = |right, ways| {
+        right.call_in_vain(1);
+        work_as(right, 1, ways);
+        right.acquire(1, ways);
+        work_as(right, 1, ways);
+    };
+    let mine = if comes_back { runs_again } else { runs };
+    move || together(Right::held(1, &[]), [waits, mine], ways)
+}
+
+// holds RIGHT-1, RIGHT-11
+#[test]
+fn a_waiter_gets_the_right_behind_a_run_wherever_that_ends() {
+    let ways = Ways { in_a_run: true, reserves: false, ..REAL };
+    explore(3, a_run(false, ways));
+    explore(3, a_run(true, ways));
+    explore(2, a_dead_one(1, &[DEAD], ways));
+}
+
+#[test]
+fn a_run_that_spares_those_who_sleep_is_found() {
+    let ways = Ways { in_a_run: true, reserves: false, spares_few: false, ..REAL };
+    assert!(finds(3, a_run(false, ways)));
 }
 
 // holds RIGHT-1, RIGHT-3

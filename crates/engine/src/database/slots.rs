@@ -278,7 +278,7 @@ impl Database {
                 // SLOT-3: a merge or an exclusive transaction keeps its rights until the base has
                 // been read.
                 if !self.leave_behind_locked(i) && c.right_owner.load(Relaxed) == i.word() {
-                    wake.extend(self.right.pass());
+                    wake.extend(self.right.pass(false));
                 }
                 slot.clear();
                 slot.process.store(0, Release);

@@ -87,6 +87,7 @@ impl Conn {
         let Some(standing) = self.db.learned().wants_right(first) else { return Ok(false) };
         // While it waits it is named by what it is.
         self.start_transaction();
+        self.comes_back();
         let claim = Claim { early: Some(EARLY), ..Claim::default() };
         let taken = match standing.waits() {
             None => self.db.acquire_right(self.slot, claim, wait),
@@ -101,6 +102,7 @@ impl Conn {
             return if matches!(e, Error::Interrupted) { Err(e) } else { Ok(false) };
         }
         self.early = Some(Early { first, came_at });
+        self.begins_in_a_run();
         self.db.control().begun_early.fetch_add(1, Relaxed);
         Ok(true)
     }

@@ -114,6 +114,7 @@ impl Conn {
         };
         self.large_wait = None;
         committed.wake_next(&self.db);
+        self.note_release();
         self.state.set_right(false);
         if self.state.mode() == Some(WriteMode::Optimistic) {
             self.note_turn_committed();
@@ -153,7 +154,9 @@ impl Conn {
         let mut room = None;
         let is_queued = self.state.mode() == Some(WriteMode::Queued);
         let is_follower = self.is_follower;
-        let mut how = How { is_queued, is_follower, sync, keep_reading, first_pass: None };
+        let in_a_run = self.is_in_a_run(sync);
+        let mut how =
+            How { is_queued, is_follower, sync, in_a_run, keep_reading, first_pass: None };
         let mut passes = 0;
         let result = loop {
             match self.candidate().commit(how) {

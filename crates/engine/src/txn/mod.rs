@@ -24,6 +24,7 @@ mod own_gaps;
 mod part;
 mod room;
 pub(crate) mod rowid;
+mod runs;
 pub mod snapshot;
 mod state;
 pub(crate) mod tickets;
@@ -121,6 +122,7 @@ pub struct Conn {
     /// Timestamps that its own transactions have taken.
     pub(crate) own_timestamps: u64,
     last_commit: tickets::LastCommit,
+    runs: runs::Runs,
     notify_fd: Option<std::os::fd::RawFd>,
     /// The last answer of `data_version`.
     pub(crate) data_version: u32,
@@ -169,6 +171,7 @@ impl Conn {
             view: 1,
             own_timestamps: 0,
             last_commit,
+            runs: runs::Runs::default(),
             notify_fd: None,
             data_version: 2,
             seen: None,
@@ -321,6 +324,7 @@ impl Conn {
     /// Waits for the writer's right.
     pub(crate) fn take_right(&mut self, wait: &mut Wait<'_>) -> Result<()> {
         self.note_lost_right();
+        self.comes_back();
         let claim = Claim { since_ns: self.waits_since.take(), early: None };
         match self.db.acquire_right(self.slot, claim, wait) {
             // RIGHT-10: nobody who writes is refused for one that has not written. Who is in the
@@ -334,6 +338,7 @@ impl Conn {
             other => other?,
         }
         self.state.set_right(true);
+        self.begins_in_a_run();
         Ok(())
     }
 
