@@ -1,10 +1,12 @@
-//! The file systems that concurrent mode accepts.
+//! The file systems that concurrent mode accepts, and what the kernel is asked for beyond files.
 //!
 //! Shared memory mappings, futexes and open-file locks mean nothing between machines, so network
 //! file systems are refused by name. A file that is a mount of its own, as in containers, is
 //! refused too: the files next to it do not last as long, and the log would be lost with the
 //! container.
 
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
@@ -25,6 +27,16 @@ const NETWORK: &[(i64, &str)] = &[
     (0x4750_4653, "GPFS"),
     (0x6573_5546, "FUSE"),
 ];
+
+/// Lets the kernel begin to write `len` bytes at `at` to the disk, if it can. Waits for nothing but a full queue of
+/// the disk's, and promises nothing.
+#[allow(unsafe_code)]
+pub fn begin_write_out(file: &File, at: u64, len: u64) {
+    // SAFETY: a file that is open; no memory is passed.
+    unsafe {
+        libc::sync_file_range(file.as_raw_fd(), at as i64, len as i64, libc::SYNC_FILE_RANGE_WRITE)
+    };
+}
 
 /// Fails if `path` is on a network file system (or on FUSE, which may hide one).
 pub fn refuse_network(path: &Path) -> Result<()> {

@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::maybe_done;
+use futures_util::poll;
 
 use crate::chain::{Flow, Link};
 use crate::error::{Error, Result};
@@ -160,9 +162,23 @@ impl Applier {
         let all_bytes = lineage.iter().map(|(_, snapshot)| bytes(&snapshot.parts)).sum();
         let mut so_far = Progress { all_bytes, ..Progress::default() };
         for (number, snapshot) in lineage {
-            for index in 0..snapshot.parts.each.len() {
-                let of = (*number, snapshot.page_bytes, snapshot.page_count);
-                let raw = read_part(&self.world, of, &snapshot.parts, index).await?;
+            let of = (*number, snapshot.page_bytes, snapshot.page_count);
+            let parts = &snapshot.parts;
+            let fetch = |index| {
+                (index < parts.each.len())
+                    .then(|| Box::pin(maybe_done(fetch_part(&self.world, *number, parts, index))))
+            };
+            let mut next = fetch(0);
+            for index in 0.. {
+                let Some(mut fetched) = next.take() else { break };
+                fetched.as_mut().await;
+                let bytes = fetched.as_mut().take_output().expect("it was awaited once")?;
+                next = fetch(index + 1);
+                if let Some(next) = &mut next {
+                    // It is on its way while this one is decompressed.
+                    let _ = poll!(next.as_mut());
+                }
+                let raw = unpack_part(of, parts, index, &bytes)?;
                 self.target.base_pages(&raw).map_err(|why| failed(*number, why))?;
                 so_far.done_bytes += raw.len() as u64;
                 progress(so_far);
@@ -420,18 +436,37 @@ fn failed(number: RecordNumber, why: TargetError) -> Error {
 
 async fn read_part(
     world: &World,
-    (number, page_bytes, page_count): (RecordNumber, u32, u32),
+    of: (RecordNumber, u32, u32),
+    parts: &Parts,
+    index: usize,
+) -> Result<Bytes> {
+    let bytes = fetch_part(world, of.0, parts, index).await?;
+    unpack_part(of, parts, index, &bytes)
+}
+
+async fn fetch_part(
+    world: &World,
+    number: RecordNumber,
     parts: &Parts,
     index: usize,
 ) -> Result<Bytes> {
     let name = names::part(parts.upload, index as u32);
+    world.get(&name).await?.ok_or(Error::Part { number, name, why: "is missing" })
+}
+
+fn unpack_part(
+    (number, page_bytes, page_count): (RecordNumber, u32, u32),
+    parts: &Parts,
+    index: usize,
+    bytes: &Bytes,
+) -> Result<Bytes> {
+    let name = names::part(parts.upload, index as u32);
     let part = &parts.each[index];
     let bad = |why| Error::Part { number, name: name.clone(), why };
-    let bytes = world.get(&name).await?.ok_or_else(|| bad("is missing"))?;
-    if bytes.len() != part.stored_bytes as usize || Hash::of(&bytes) != part.hash {
+    if bytes.len() != part.stored_bytes as usize || Hash::of(bytes) != part.hash {
         return Err(bad("is damaged: its hash does not match"));
     }
-    let raw = inflate(&bytes, part.raw_bytes as usize);
+    let raw = inflate(bytes, part.raw_bytes as usize);
     let raw = raw.ok_or_else(|| bad("cannot be decompressed"))?;
     let Some(pages) = each_page(&raw, page_bytes) else { return Err(bad("is no list of pages")) };
     let is_within = pages.last().is_none_or(|(last, _)| last <= page_count);

@@ -12,6 +12,8 @@
 //! - TARGET-5 Readers see no more than what was applied, and never less than they have seen, but
 //!   where a snapshot of a chain that was broken off makes the database another one.
 
+use bytes::Bytes;
+
 use crate::ids::{ChainId, Hash, Lsn, Position, RecordNumber};
 use crate::record::{Frames, Merge, PageSet, SnapshotRef};
 
@@ -72,7 +74,7 @@ pub trait Target: std::any::Any {
     ///
     /// # Errors
     /// [`TargetError`].
-    fn base_pages(&mut self, pages: &[u8]) -> Result<(), TargetError>;
+    fn base_pages(&mut self, pages: &Bytes) -> Result<(), TargetError>;
 
     /// The new base has all its pages: it takes the place of what is there, durably.
     ///

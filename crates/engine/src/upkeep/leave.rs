@@ -35,12 +35,11 @@
 //! Where many wait for one sync it is left to the system.
 //!
 //! It is a hint: nothing relies on it, and its errors are ignored.
-#![allow(unsafe_code)]
 
 use std::mem;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
 
+use crate::filesystem::begin_write_out;
 use crate::log::LogShared;
 use crate::memtable::Memtable;
 use crate::shm::layout::arena_offset;
@@ -126,9 +125,7 @@ impl Region {
         }
         for portion in taken.filled().into_iter().filter(|portion| !portion.is_empty()) {
             let at = arena_offset(taken.arena) + portion.start as usize;
-            let (file, begin) = (self.file().as_raw_fd(), libc::SYNC_FILE_RANGE_WRITE);
-            // SAFETY: a file that is open as long as the region; no memory is passed.
-            unsafe { libc::sync_file_range(file, at as i64, portion.len() as i64, begin) };
+            begin_write_out(self.file(), at as u64, portion.len() as u64);
         }
     }
 }

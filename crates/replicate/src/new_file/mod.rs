@@ -2,7 +2,7 @@
 //!
 //! | step | the file in the making |
 //! |---|---|
-//! | `begin`, `base_pages`, `complete` | pages of snapshots, as they come |
+//! | `begin`, `base_pages`, `complete` | pages of snapshots, as they come, by a thread (`writing.rs`) |
 //! | `frames` | nothing: rows that are not merged are in memory (`plait_engine::replay`) |
 //! | `merge` | a transaction of a hidden connection, and a checkpoint |
 //! | `begin_pages`, `pages`, `commit_pages` | the connection is closed; pages, as they come |
@@ -27,11 +27,13 @@
 mod base;
 mod place;
 mod verify;
+mod writing;
 mod written;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use plait_engine::base::{Base, BaseOpener, Checkpoint};
 use plait_engine::crash_point;
 use plait_engine::error::Error as EngineError;
@@ -44,6 +46,7 @@ use crate::target::{Applied, Birth, Target, TargetError};
 use base::{Pages, said};
 use place::Place;
 pub use place::{beside, give_rights_of_new};
+use writing::Writing;
 pub use written::{Written, last_transaction};
 
 /// A file in the making.
@@ -53,6 +56,8 @@ pub struct NewFile {
     opener: Box<dyn BaseOpener>,
     place: Place,
     replay: Replay,
+    /// Pages of snapshots that are being written.
+    writing: Option<Writing>,
     pages: Pages,
     page_count: u32,
     /// Pages of the base before those of a transaction.
@@ -98,6 +103,7 @@ impl NewFile {
             opener,
             place: Place::begin(destination, random)?,
             replay: Replay::new(0),
+            writing: None,
             pages: Pages::new(0),
             page_count: 0,
             there: 0,
@@ -230,19 +236,23 @@ impl Target for NewFile {
 
     fn begin(&mut self, birth: &Birth) -> Result<(), TargetError> {
         self.close()?;
+        self.writing = None;
         self.place.file.set_len(0).map_err(|e| io(&e))?;
+        let page_bytes = birth.snapshot.page_bytes;
+        self.writing = Some(Writing::begin(&self.place.file, page_bytes).map_err(bad)?);
         self.is_whole = false;
-        self.pages = Pages::new(birth.snapshot.page_bytes);
         self.page_count = birth.snapshot.page_count;
         self.replay = Replay::new(birth.snapshot.salt.0);
         Ok(())
     }
 
-    fn base_pages(&mut self, pages: &[u8]) -> Result<(), TargetError> {
-        self.pages.write(&self.place.file, pages).map_err(bad)
+    fn base_pages(&mut self, pages: &Bytes) -> Result<(), TargetError> {
+        self.writing.as_mut().ok_or_else(|| bad("it has not begun"))?.put(pages).map_err(bad)
     }
 
     fn complete(&mut self, applied: &Applied) -> Result<(), TargetError> {
+        let writing = self.writing.take();
+        self.pages = writing.ok_or_else(|| bad("it has not begun"))?.end().map_err(bad)?;
         if let Some(missing) = self.pages.missing(0, self.page_count) {
             return Err(bad(format!("the snapshot lacks page {missing}")));
         }

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use bytes::Bytes;
+
 use super::database::{Base, Changes, Frame, Rows, apply, digest_of_rows, newest_of};
 use super::dice::Dice;
 use super::oracle::Oracle;
@@ -164,7 +166,7 @@ impl Target for Replica {
         Ok(())
     }
 
-    fn base_pages(&mut self, pages: &[u8]) -> Result<(), TargetError> {
+    fn base_pages(&mut self, pages: &Bytes) -> Result<(), TargetError> {
         self.may_fail()?;
         let page_bytes = super::database::PAGE_BYTES as u32;
         let pages = each_page(pages, page_bytes).ok_or_else(|| bad("no list of pages"))?;

@@ -43,6 +43,7 @@ fn first_seed(fault: Fault) -> u64 {
         Fault::StrayUnseen => 69,
         Fault::HashUnread => 2743,
         Fault::PartsDropped => 218,
+        Fault::SaltUnread => 61,
         _ => 1,
     }
 }

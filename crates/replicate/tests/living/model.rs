@@ -93,7 +93,7 @@ impl Target for Model {
         Ok(())
     }
 
-    fn base_pages(&mut self, pages: &[u8]) -> Result<(), TargetError> {
+    fn base_pages(&mut self, pages: &bytes::Bytes) -> Result<(), TargetError> {
         let pages = each_page(pages, self.page_bytes).ok_or_else(|| bad("no list of pages"))?;
         self.pages.extend(pages.map(|(number, page)| (number, page.to_vec())));
         Ok(())
