@@ -218,6 +218,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// The place is not there.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Error::Store { error: StoreError::Gone(_), .. })
+    }
+}
+
 fn cannot_apply(number: RecordNumber) -> String {
     match number {
         RecordNumber::NONE => "cannot begin the replica".to_owned(),

@@ -24,7 +24,7 @@ use plait_replicate::error::{Error, printable};
 use plait_replicate::measure::measure;
 use plait_replicate::probe::{self, ROUNDS, Verdict};
 use plait_replicate::replicas::Replicas;
-use plait_replicate::store::objects::{self, Objects};
+use plait_replicate::store::objects::{self, Missing, Objects};
 use plait_replicate::world::Patience;
 
 /// Replicas of databases in folders and object stores
@@ -107,7 +107,7 @@ fn main() -> ExitCode {
 }
 
 fn probe(url: &str, measures: bool, rounds: u32) -> Result<(), String> {
-    let store = objects::open(url, true)?;
+    let store = objects::open(url, Missing::Make)?;
     // One runtime for all: connections belong to it.
     real::block_on(race(store, measures, rounds))
 }
@@ -141,7 +141,7 @@ async fn race(store: Objects, measures: bool, rounds: u32) -> Result<(), Error> 
 }
 
 fn replicas(url: &str) -> Result<(), String> {
-    let store = objects::open(url, false)?;
+    let store = objects::open(url, Missing::Refuse)?;
     let world = real::world(store, Patience::Tries(6));
     let found = real::block_on(Replicas::look(&world))?;
     print!("{}", printable(&shown(&found)));

@@ -9,7 +9,7 @@ use plait_replicate::apply::Progress;
 use plait_replicate::ids::{CommitTs, RecordNumber};
 use plait_replicate::new_file::NewFile;
 use plait_replicate::restore::{Restored, Stop, restore};
-use plait_replicate::store::objects;
+use plait_replicate::store::objects::{self, Missing};
 use plait_replicate::world::{Patience, Random as _};
 use plait_replicate::{dates, library};
 
@@ -62,7 +62,7 @@ pub fn run(args: &RestoreArgs) -> Result<(), String> {
 
 fn run_with(args: &RestoreArgs, bar: &ProgressBar) -> Result<(), String> {
     let shown = args.output.display();
-    let world = real::world(objects::open(&args.url, false)?, Patience::Tries(6));
+    let world = real::world(objects::open(&args.url, Missing::Refuse)?, Patience::Tries(6));
     if let Some(at) = args.at
         && at > world.clock().wall_ms()
     {

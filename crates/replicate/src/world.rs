@@ -288,13 +288,13 @@ impl World {
         }
     }
 
-    /// Waits before the next try.
+    /// Waits before the next try. What is not there does not come by a few tries.
     ///
     /// # Errors
     /// The error that made it necessary, when patience is at its end.
     pub async fn pause(&self, backoff: &mut Backoff, error: Error) -> Result<()> {
         if let Patience::Tries(tries) = self.patience
-            && backoff.tries() + 1 >= tries
+            && (backoff.tries() + 1 >= tries || error.is_gone())
         {
             return Err(error);
         }

@@ -43,12 +43,15 @@ use crate::chain::{Flow, Reader};
 use crate::error::{Error, Result, line, printable};
 use crate::ids::{ChainId, RecordNumber};
 use crate::store::Backoff;
+use crate::store::url::Place;
 use crate::world::{Patience, World};
 
 /// Failures in a row of the database itself, behind which a copy is tried.
 const FAILURES: u32 = 3;
 /// Between two tries of what the database did not take.
 const TARGET_PAUSE: Duration = Duration::from_secs(1);
+/// Between two looks for a folder that is not there.
+const GONE_PAUSE: Duration = Duration::from_millis(500);
 /// Whoever asks whether a follower runs has its lock for a moment.
 const LOCK_TRIES: u32 = 10;
 const LOCK_NAP: Duration = Duration::from_millis(50);
@@ -145,7 +148,7 @@ impl Following {
                     "{shown} is there, and follows nothing: choose a name that is free, so that no data is lost"
                 ));
             }
-            Some(mark) if mark.place != settings.place && is_there => {
+            Some(mark) if is_there && !is_place(&settings.place, &mark.place) => {
                 return Err(format!(
                     "{shown} follows {}: name that place, or choose another database",
                     mark.place
@@ -234,6 +237,8 @@ impl Following {
                 let pause = match error {
                     // Nothing is asked of the store.
                     Error::Target { .. } => TARGET_PAUSE,
+                    // Nor of a folder that is not there.
+                    _ if error.is_gone() => GONE_PAUSE,
                     _ => self.backoff.next(self.world.random()),
                 };
                 self.world.clock().sleep(pause.max(self.settings.poll)).await;
@@ -503,6 +508,10 @@ impl Following {
             _ => Ok(()),
         }
     }
+}
+
+fn is_place(named: &str, other: &str) -> bool {
+    named == other || Place::parse(named).is_ok_and(|place| place.is(other))
 }
 
 /// The database under its own name, as the library names the files beside it.

@@ -34,6 +34,7 @@ use plait_replicate::library;
 use plait_replicate::record::{Follows, Frames, Merge};
 use plait_replicate::shelf::Shelf;
 use plait_replicate::source::{BaseCopy, Event, Source, SourceError, Start, TipOf};
+use plait_replicate::store::url::Place;
 // The spliced amalgamation that `Library::linked` is about.
 use plait_sqlite as _;
 
@@ -247,7 +248,8 @@ impl Source for Living {
     }
 
     fn chain_here(&self) -> Option<ChainId> {
-        self.chain().filter(|_| self.database.told().place == self.settings.place)
+        let place = Place::parse(&self.settings.place).ok()?;
+        self.chain().filter(|_| place.is(&self.database.told().place))
     }
 
     fn made_ms(&self) -> Option<u64> {

@@ -16,7 +16,7 @@ const FILL: &str = "INSERT INTO t WITH RECURSIVE n(i) AS
     SELECT i + 900000000, hex(randomblob(500)) FROM n";
 
 /// What is in the way of a sidecar, once there is something.
-fn trouble(stage: &Stage) -> String {
+pub fn trouble(stage: &Stage) -> String {
     let db = open(&stage.database);
     db.query("SELECT count(*) FROM t").expect("it joins");
     let begun = Instant::now();

@@ -8,17 +8,17 @@ use crate::processes::{Process, open};
 use crate::stage::Stage;
 
 /// How long a follower may be behind on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
-fn nap(ms: u64) {
+pub fn nap(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }
 
-fn replica(stage: &Stage) -> PathBuf {
+pub fn replica(stage: &Stage) -> PathBuf {
     stage.folder.path().join("elsewhere.db")
 }
 
-fn follower(stage: &Stage) -> Process {
+pub fn follower(stage: &Stage) -> Process {
     Process::follower(&stage.url, &replica(stage), None)
 }
 
@@ -43,7 +43,7 @@ fn has(stage: &Stage, expected: &Rows) {
     }
 }
 
-fn agrees(stage: &Stage) {
+pub fn agrees(stage: &Stage) {
     has(stage, &stage.rows());
     let db = open(&replica(stage));
     assert_eq!(db.text("PRAGMA integrity_check").expect("a check"), "ok");
@@ -55,7 +55,7 @@ fn last_of(stage: &Stage) -> i64 {
     db.integer("SELECT max(id) - 1000000000 FROM t").expect("a number")
 }
 
-fn begun() -> (Stage, Process) {
+pub fn begun() -> (Stage, Process) {
     let stage = Stage::new();
     stage.execute("INSERT INTO t VALUES(10, 0), (11, 0), (1000000000, 'x')");
     let sidecar = stage.sidecar(&[]);
@@ -256,7 +256,7 @@ fn is_tidy(stage: &Stage) {
     );
 }
 
-fn mark(stage: &Stage) -> plait_replicate::following::mark::Mark {
+pub fn mark(stage: &Stage) -> plait_replicate::following::mark::Mark {
     let mark = plait_replicate::following::mark::Mark::read(&replica(stage));
     mark.expect("it can be read").expect("it is there")
 }
@@ -429,11 +429,11 @@ fn a_mark_that_is_deleted_under_its_follower_is_made_anew_and_nobody_writes_mean
     assert_eq!(sidecar.terminated(), 0);
 }
 
-fn beside(stage: &Stage, end: &str) -> PathBuf {
+pub fn beside(stage: &Stage, end: &str) -> PathBuf {
     PathBuf::from(format!("{}{end}", replica(stage).display()))
 }
 
-const LOCK: &str = "-plait-follows.lock";
+pub const LOCK: &str = "-plait-follows.lock";
 
 // holds TRAIL-4
 #[test]
@@ -735,7 +735,7 @@ fn a_store_that_is_away_is_waited_for() {
 }
 
 /// Waits until the mark says that something is in the way, and what.
-fn is_told(stage: &Stage, says: &str) {
+pub fn is_told(stage: &Stage, says: &str) {
     let begun = Instant::now();
     let path = PathBuf::from(format!("{}-plait-follows", replica(stage).display()));
     while !path.exists() {
@@ -747,7 +747,7 @@ fn is_told(stage: &Stage, says: &str) {
     }
 }
 
-fn is_told_nothing(stage: &Stage) {
+pub fn is_told_nothing(stage: &Stage) {
     let begun = Instant::now();
     while mark(stage).trouble.is_some() {
         assert!(begun.elapsed() < PATIENCE, "{:?}", mark(stage).trouble);
@@ -785,7 +785,7 @@ fn a_reader_that_locks_everybody_out_is_named() {
 }
 
 /// What the program says that ends with this code.
-fn says(arguments: &[&std::path::Path], code: i32) -> String {
+pub fn says(arguments: &[&std::path::Path], code: i32) -> String {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
     let output = command.args(arguments).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
