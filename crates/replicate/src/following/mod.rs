@@ -19,8 +19,13 @@
 //! - TRAIL-3 A copy takes the place of what is there in one transaction, and only if it is of a later
 //!   record of the same chain.
 //! - TRAIL-4 One follower works on a database: it holds a lock for as long as it lives. A lock that lost its name,
-//!   by `rm`, keeps nobody else away: it is looked at in each step, before the mark is written and before a commit,
-//!   and taken anew only where the whole replica was removed.
+//!   by `rm`, keeps nobody else away: it is looked at in each step, before the mark is written, and in the critical
+//!   section of each commit (REPLICA-6), and taken anew only where the whole replica was removed.
+//!
+//! Behind that last look a second follower may take a new lock. It finds `until` or `seeding` in the mark, joins the
+//! session, and commits when this one has given the writer's right back: then it reaches `until`, or copies the database.
+//! It notes its own marks behind this one's, for which both take the commit mutex. Before the first session there
+//! is none: a name is given once, to the first copy, and the loser's mark is replaced by the winner's next one.
 
 mod copying;
 mod gathering;
@@ -31,6 +36,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use plait_engine::storage::names::follows_lock_path;
@@ -99,7 +105,7 @@ pub struct Following {
     told: Option<String>,
     backoff: Backoff,
     // Held for as long as this lives (TRAIL-4).
-    lock: File,
+    lock: Arc<File>,
 }
 
 /// Why records lead no further, and what does.
@@ -173,7 +179,7 @@ impl Following {
             failures: 0,
             told: None,
             backoff: Backoff::default(),
-            lock,
+            lock: Arc::new(lock),
         };
         if following.mark.is_none() {
             following.begin_anew().map_err(|e| e.to_string())?;
@@ -186,7 +192,7 @@ impl Following {
         self.leave();
         if !self.has_lock() {
             // It was removed with the rest.
-            self.lock = lock(&self.settings.database).map_err(Error::Taken)?;
+            self.lock = Arc::new(lock(&self.settings.database).map_err(Error::Taken)?);
         }
         self.note(Mark::of_nothing(&self.settings.place), true)
     }
@@ -363,7 +369,9 @@ impl Following {
     }
 
     fn join(&mut self, number: RecordNumber, behind: (u32, u32)) -> Result<()> {
-        let live = Live::join(&self.settings.database, behind);
+        let (lock, path) = (Arc::clone(&self.lock), follows_lock_path(&self.settings.database));
+        let still = Box::new(move || is_named(&lock, &path));
+        let live = Live::join(&self.settings.database, behind, still);
         self.live = Some(live.map_err(|why| match why {
             Unjoined::Promoted => self.promoted(),
             Unjoined::Failed(why) => target(number, why),
@@ -420,7 +428,8 @@ impl Following {
     fn note(&mut self, mark: Mark, durably: bool) -> Result<()> {
         self.keep_lock()?;
         let number = mark.record;
-        let write = || mark.write(&self.settings.database, durably);
+        // In a session nobody commits meanwhile, nor notes another mark.
+        let write = || self.has_lock().then(|| mark.write(&self.settings.database, durably));
         let written = match &self.live {
             None => write(),
             Some(live) => match live.unless_promoted(write).map_err(|why| target(number, why))? {
@@ -428,6 +437,7 @@ impl Following {
                 None => return Err(self.promoted()),
             },
         };
+        let Some(written) = written else { return self.keep_lock() };
         written.map_err(|e| target(number, format!("cannot write its mark: {e}")))?;
         self.mark = Some(mark);
         Ok(())

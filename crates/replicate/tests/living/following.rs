@@ -375,7 +375,8 @@ fn who_had_the_database_open_before_the_follower_writes_no_more() {
     // It waits for who has the writer's right, as exclusive transactions do.
     idle.execute("BEGIN IMMEDIATE; INSERT INTO t VALUES(9, 'own')").expect("nobody follows yet");
     let live = std::thread::scope(|scope| {
-        let joins = scope.spawn(|| plait_replicate::following::Live::join(path, (7, 0)));
+        let joins =
+            scope.spawn(|| plait_replicate::following::Live::join(path, (7, 0), Box::new(|| true)));
         nap(300);
         assert!(!joins.is_finished(), "a transaction has the right");
         idle.execute("COMMIT").expect("it was before");

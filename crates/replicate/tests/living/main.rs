@@ -16,6 +16,7 @@ mod following;
 #[cfg(feature = "crash-points")]
 mod killed;
 mod model;
+mod owners;
 mod places;
 mod processes;
 mod promoted;

@@ -50,6 +50,22 @@ impl Process {
         Process(command.stdout(Stdio::null()).spawn().expect("a process"))
     }
 
+    /// A follower that is stopped at a step of the engine's.
+    #[cfg(feature = "crash-points")]
+    pub fn follower_stopped(url: &Path, database: &Path, at: &str) -> Process {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+        command.env("PLAIT_STOP_AT", at);
+        command.arg("follow").arg(url).arg(database).args(["--interval", "20ms"]);
+        Process(command.stdout(Stdio::null()).spawn().expect("a process"))
+    }
+
+    /// It stands still.
+    #[cfg(feature = "crash-points")]
+    pub fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()));
+        stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T')))
+    }
+
     pub fn signal(&self, signal: rustix::process::Signal) {
         let id = rustix::process::Pid::from_child(&self.0);
         rustix::process::kill_process(id, signal).expect("it is there");
