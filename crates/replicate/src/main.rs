@@ -122,6 +122,9 @@ async fn race(store: Objects, measures: bool, rounds: u32) -> Result<(), Error> 
     );
     verdict.check()?;
     println!("fit for replicas: one caller at a time can create an object of a name");
+    if let Some(why) = &verdict.refusal {
+        println!("nothing is ever deleted there: {}", printable(&why.to_string()));
+    }
     if measures {
         let world = real::world(store, Patience::Tries(6));
         for (bytes, count) in [(4 << 10, 200), (4 << 20, 16)] {

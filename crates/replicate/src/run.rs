@@ -226,6 +226,13 @@ fn tell(world: &World, database: &Arc<Database>) {
             Some((format!("no snapshot can be made: {what}"), since, AGAIN))
         }
     };
+    if let Some(why) = world.take_refusal() {
+        eprintln!(
+            "plait-replicate: {}; what nobody needs any more stays there, and is asked for again once an hour: everything is \
+             shipped as ever",
+            line(&why)
+        );
+    }
     let trouble = world.trouble().map(|trouble| (trouble.what, trouble.since, AGAIN));
     let trouble = trouble.or_else(waits);
     let told = database.told();
@@ -280,6 +287,9 @@ async fn race(store: &Objects, world: &World, stop: &Stop) -> Result<()> {
         match probe(store, &Chance, ROUNDS_AT_START).await {
             Ok(verdict) => {
                 patient.note_no_trouble();
+                if let Some(refusal) = &verdict.refusal {
+                    patient.note_refusal(refusal);
+                }
                 return verdict.check();
             }
             Err(error) => patient.note_trouble(&error),

@@ -59,6 +59,13 @@ pub enum StoreError {
     Failed(String),
 }
 
+impl StoreError {
+    /// The store has understood, and will not: the same call is refused again.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, StoreError::Denied(_) | StoreError::Failed(_))
+    }
+}
+
 /// A place for objects.
 pub trait Store {
     /// Makes an object, unless there is one of this name.

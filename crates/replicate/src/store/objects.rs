@@ -167,7 +167,14 @@ fn failure(error: &ObjectError, named: impl Fn(&str) -> String) -> StoreError {
         ObjectError::PermissionDenied { .. } | ObjectError::Unauthenticated { .. } => {
             StoreError::Denied(text)
         }
-        _ if has(&["permission denied", "forbidden", "accessdenied", "read-only file system"]) => {
+        _ if has(&[
+            "permission denied",
+            "operation not permitted",
+            "forbidden",
+            "accessdenied",
+            "read-only file system",
+        ]) =>
+        {
             StoreError::Denied(text)
         }
         ObjectError::Generic { .. } => StoreError::Unavailable(text),
