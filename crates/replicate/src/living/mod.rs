@@ -16,6 +16,7 @@ mod instance;
 mod shelf;
 
 use std::cell::{Cell, RefCell};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -83,6 +84,7 @@ pub struct Living {
     database: Arc<Database>,
     connection: Connection,
     path: PathBuf,
+    file: Option<Identity>,
     settings: Settings,
     instance: Instance,
     page_bytes: u32,
@@ -122,6 +124,7 @@ impl Living {
             .ok_or_else(|| say("it did not become a member of its session"))?;
         let instance = instance::of(&path, settings.machine.as_deref());
         Ok(Living {
+            file: named(&path),
             shipper: RefCell::default(),
             database,
             connection,
@@ -145,9 +148,16 @@ impl Living {
             None => SourceError::Later(error.to_string()),
             Some(end) => {
                 self.shared.end.set(Some(end));
-                SourceError::Ended(match self.path.exists() {
-                    true => error.to_string(),
-                    false => format!("{} was deleted", self.path.display()),
+                let shown = self.path.display();
+                SourceError::Ended(match named(&self.path) {
+                    None => format!("{shown} was deleted"),
+                    now if now == self.file => error.to_string(),
+                    // Files beside it may be the new one's by now: the engine takes them for the former one's.
+                    Some(_) => format!(
+                        "{shown} is another file than the one that was shipped: it was removed and made anew, or replaced (if \
+                         that was meant, start once with --take-over: it is shipped on behind the other, which can be \
+                         restored; else close all programs and put the former one back, with the files beside it)"
+                    ),
                 })
             }
         }
@@ -163,6 +173,14 @@ impl Living {
         };
         f(shipper).map_err(|error| self.failed(&error))
     }
+}
+
+/// Device and inode.
+type Identity = (u64, u64);
+
+/// The file that has this name, if one has.
+fn named(path: &Path) -> Option<Identity> {
+    std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 fn wait<T>(f: impl FnOnce(&mut Wait<'_>) -> T) -> T {

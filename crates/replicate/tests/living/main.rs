@@ -22,5 +22,6 @@ mod processes;
 mod promoted;
 mod shipper;
 mod stage;
+mod successors;
 mod sums;
 mod trials;

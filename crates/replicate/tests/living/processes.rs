@@ -13,6 +13,11 @@ const ROLE: &str = "PLAIT_TEST_ROLE";
 pub struct Process(Child);
 
 impl Process {
+    /// One that was begun elsewhere.
+    pub fn of(child: Child) -> Process {
+        Process(child)
+    }
+
     /// The test program as `role`, with words for it; with `at`, killed at that step of the
     /// engine's.
     pub fn in_role(role: &str, words: &[&str], at: Option<&str>) -> Process {
