@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::future::{Either, select};
 use plait_replicate::dates;
-use plait_replicate::error::{Result, line, printable};
+use plait_replicate::error::{Error, Result, line, printable};
 use plait_replicate::following::{Done, Following, Settings};
 use plait_replicate::store::objects::{self, Missing};
 use plait_replicate::store::url::Place;
@@ -58,11 +58,19 @@ pub fn run(args: &FollowArgs) -> u8 {
     }
     let following = match Following::begin(world, settings) {
         Ok(following) => following,
-        Err(text) => return say(USAGE, &text),
+        Err(error) => return say(code_of(&error), &error.to_string()),
     };
     match runtime.block_on(follow(args, following, &stop, signals)) {
         Ok(()) => OVER,
-        Err(error) => say(USAGE, &error.to_string()),
+        Err(error) => say(code_of(&error), &error.to_string()),
+    }
+}
+
+/// What the disk did not take it may take later.
+fn code_of(error: &Error) -> u8 {
+    match error {
+        Error::Target { .. } => AGAIN,
+        _ => USAGE,
     }
 }
 

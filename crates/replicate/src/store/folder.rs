@@ -56,7 +56,12 @@ impl Opened {
 
     /// An error of the store's, with the folder's own name.
     pub fn named(&self, text: &str) -> String {
-        text.replace(&self.alias, &self.path)
+        let text = text.strip_prefix("Generic LocalFileSystem error: ").unwrap_or(text);
+        let text = text.replace(&self.alias, &self.path);
+        match text.contains(&self.path) {
+            true => text,
+            false => format!("{text}, in the folder {}", self.path),
+        }
     }
 }
 

@@ -430,6 +430,29 @@ fn a_mark_that_is_deleted_under_its_follower_is_made_anew_and_nobody_writes_mean
     assert_eq!(sidecar.terminated(), 0);
 }
 
+// holds REPLICA-3
+#[test]
+fn a_replica_whose_mark_was_deleted_is_not_begun_anew_over_what_its_readers_have() {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    stage.agrees();
+    agrees(&stage);
+    let reader = open(&replica(&stage));
+    let rows = reader.integer("SELECT count(*) FROM t").expect("it is read");
+    first.kill();
+    std::fs::remove_file(beside(&stage, "-plait-follows")).expect("it is there");
+    let follow = [std::path::Path::new("follow"), &stage.url, &replica(&stage)];
+    // Its session tells what it was; at rest nobody knows.
+    let said = says(&follow, 2);
+    assert!(said.contains("is a replica, and its mark was deleted"), "{said}");
+    assert!(said.contains("`plait promote ") && said.contains("follow anew"), "{said}");
+    assert_eq!(reader.integer("SELECT count(*) FROM t"), Ok(rows));
+    drop(reader);
+    let said = says(&follow, 2);
+    assert!(said.contains("follows nothing: choose a name that is free"), "{said}");
+    assert_eq!(sidecar.terminated(), 0);
+}
+
 pub fn beside(stage: &Stage, end: &str) -> PathBuf {
     PathBuf::from(format!("{}{end}", replica(stage).display()))
 }
@@ -567,14 +590,17 @@ fn an_older_copy_under_the_replicas_name_is_not_gone_on_with() {
     let new = std::fs::read(&path).expect("a file");
     std::fs::write(&path, &old).expect("it is put back");
     assert_eq!(follower(&stage).ended().code(), Some(2));
+    is_told(&stage, "is an older state of the replica than its mark tells of");
     std::fs::write(&path, &new).expect("it is put back");
     let third = follower(&stage);
     stage.execute("INSERT INTO t VALUES(3, 'third')");
     agrees(&stage);
+    is_told_nothing(&stage);
     // While it runs: another file under the name, and none.
     std::fs::write(path.with_extension("moved"), &new).expect("a file");
     std::fs::rename(path.with_extension("moved"), &path).expect("it moves");
     assert_eq!(third.ended().code(), Some(2));
+    is_told(&stage, "is another file than the one that followed: move it");
     stage.execute("INSERT INTO t VALUES(4, 'fourth')");
     let old = open(&path);
     old.integer("SELECT count(*) FROM t").expect("it is read");
