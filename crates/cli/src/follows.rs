@@ -42,12 +42,11 @@ impl Replica {
     /// The replica that is to be at `path`, where no database is yet, or none any more; `None` if nothing is to be there.
     pub fn awaited(path: &Path) -> Option<Replica> {
         let is_gone = path.symlink_metadata().is_err_and(|e| e.kind() == ErrorKind::NotFound);
+        if !is_gone || replica::look(path) != Some(true) {
+            return None;
+        }
         let mark = replica::read(path).map_err(|e| e.to_string()).transpose();
-        mark.filter(|_| is_gone).map(|mark| Replica {
-            mark,
-            is_copy: false,
-            is_running: is_running(path),
-        })
+        mark.map(|mark| Replica { mark, is_copy: false, is_running: is_running(path) })
     }
 
     /// What people are told of it where no database is.

@@ -430,29 +430,6 @@ fn a_mark_that_is_deleted_under_its_follower_is_made_anew_and_nobody_writes_mean
     assert_eq!(sidecar.terminated(), 0);
 }
 
-// holds REPLICA-3
-#[test]
-fn a_replica_whose_mark_was_deleted_is_not_begun_anew_over_what_its_readers_have() {
-    let (stage, sidecar) = begun();
-    let first = follower(&stage);
-    stage.agrees();
-    agrees(&stage);
-    let reader = open(&replica(&stage));
-    let rows = reader.integer("SELECT count(*) FROM t").expect("it is read");
-    first.kill();
-    std::fs::remove_file(beside(&stage, "-plait-follows")).expect("it is there");
-    let follow = [std::path::Path::new("follow"), &stage.url, &replica(&stage)];
-    // Its session tells what it was; at rest nobody knows.
-    let said = says(&follow, 2);
-    assert!(said.contains("is a replica, and its mark was deleted"), "{said}");
-    assert!(said.contains("`plait promote ") && said.contains("follow anew"), "{said}");
-    assert_eq!(reader.integer("SELECT count(*) FROM t"), Ok(rows));
-    drop(reader);
-    let said = says(&follow, 2);
-    assert!(said.contains("follows nothing: choose a name that is free"), "{said}");
-    assert_eq!(sidecar.terminated(), 0);
-}
-
 pub fn beside(stage: &Stage, end: &str) -> PathBuf {
     PathBuf::from(format!("{}{end}", replica(stage).display()))
 }
@@ -656,28 +633,6 @@ fn another_page_size_is_said_to_need_a_new_start() {
     assert_eq!(sidecar.terminated(), 0);
 }
 
-#[test]
-fn a_link_is_followed_to_the_database() {
-    let (stage, sidecar) = begun();
-    let (link, there) = (replica(&stage), stage.folder.path().join("disk"));
-    std::fs::create_dir(&there).expect("a folder");
-    let follows = follower(&stage);
-    agrees(&stage);
-    assert_eq!(follows.terminated(), 0);
-    for end in ["", "-plait-follows"] {
-        let name = format!("elsewhere.db{end}");
-        std::fs::rename(stage.folder.path().join(&name), there.join(&name)).expect("it moves");
-    }
-    std::os::unix::fs::symlink(there.join("elsewhere.db"), &link).expect("a link");
-    let follows = follower(&stage);
-    stage.execute("INSERT INTO t VALUES(2, 'behind the link')");
-    agrees(&stage);
-    let refused = open(&link).execute("INSERT INTO t VALUES(3, 'own')");
-    assert!(refused.is_err(), "it is a replica");
-    assert_eq!(follows.terminated(), 0);
-    assert_eq!(sidecar.terminated(), 0);
-}
-
 // holds REPLICA-2
 #[test]
 fn a_commit_that_was_lost_with_the_primary_is_not_said_to_be_there() {
@@ -818,29 +773,4 @@ pub fn says(arguments: &[&std::path::Path], code: i32) -> String {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{said}");
     said
-}
-
-#[test]
-fn what_can_be_no_replica_is_refused_with_what_to_do() {
-    use std::path::Path;
-    let stage = Stage::new();
-    std::fs::create_dir_all(&stage.url).expect("a folder");
-    let inside = stage.url.join("replica.db");
-    let said = says(&[Path::new("follow"), &stage.url, &inside], 2);
-    assert!(said.contains("choose another folder"), "{said}");
-    let link = stage.folder.path().join("link.db");
-    std::os::unix::fs::symlink("nowhere.db", &link).expect("a link");
-    let said = says(&[Path::new("follow"), &stage.url, &link], 2);
-    assert!(said.contains("a symbolic link to what is not there"), "{said}");
-    let said = says(&[Path::new("replicas"), &stage.folder.path().join("nope")], 1);
-    assert!(said.contains("there is no folder ") && said.contains("check its name"), "{said}");
-    // Nothing is at the place yet: that is said at once, and waited for.
-    let waits = follower(&stage);
-    is_told(&stage, "no replica at this place: check the URL");
-    stage.execute("INSERT INTO t VALUES(5, 'first')");
-    let sidecar = stage.sidecar(&[]);
-    agrees(&stage);
-    is_told_nothing(&stage);
-    assert_eq!(waits.terminated(), 0);
-    assert_eq!(sidecar.terminated(), 0);
 }

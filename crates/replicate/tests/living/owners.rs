@@ -10,7 +10,8 @@ use plait_replicate::following::mark::Mark;
 use plait_replicate::ids::RecordNumber;
 
 #[cfg(feature = "crash-points")]
-use crate::following::{LOCK, PATIENCE, agrees, begun, beside, follower, nap, replica};
+use crate::following::{LOCK, PATIENCE, nap};
+use crate::following::{agrees, begun, beside, follower, replica, says};
 #[cfg(feature = "crash-points")]
 use crate::model::rows_of;
 #[cfg(feature = "crash-points")]
@@ -74,5 +75,28 @@ fn a_follower_that_lost_its_lock_behind_its_last_look_takes_nothing_back() {
     stage.execute("UPDATE t SET v = 'newest' WHERE id = 11");
     agrees(&stage);
     assert_eq!(second.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds REPLICA-3
+#[test]
+fn a_replica_whose_mark_was_deleted_is_not_begun_anew_over_what_its_readers_have() {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    stage.agrees();
+    agrees(&stage);
+    let reader = open(&replica(&stage));
+    let rows = reader.integer("SELECT count(*) FROM t").expect("it is read");
+    first.kill();
+    std::fs::remove_file(beside(&stage, "-plait-follows")).expect("it is there");
+    let follow = [std::path::Path::new("follow"), &stage.url, &replica(&stage)];
+    // Its session tells what it was; at rest nobody knows.
+    let said = says(&follow, 2);
+    assert!(said.contains("is a replica, and its mark was deleted"), "{said}");
+    assert!(said.contains("`plait promote ") && said.contains("follow anew"), "{said}");
+    assert_eq!(reader.integer("SELECT count(*) FROM t"), Ok(rows));
+    drop(reader);
+    let said = says(&follow, 2);
+    assert!(said.contains("follows nothing: choose a name that is free"), "{said}");
     assert_eq!(sidecar.terminated(), 0);
 }

@@ -1,4 +1,4 @@
-//! Folders as places: not there yet, moved away, and under other names.
+//! Folders as places, and databases under their names: not there yet, moved away, behind links, and named otherwise.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -156,7 +156,7 @@ fn a_line_break_in_a_name_breaks_no_mark() {
     let follower = Process::follower(&stage.url, &named, None);
     let begun = Instant::now();
     let mark = || plait_replicate::following::mark::Mark::read(&named);
-    while !mark().expect("it is whole").is_some_and(|mark| !mark.seeding) {
+    while mark().expect("it is whole").is_none_or(|mark| mark.seeding) {
         assert!(begun.elapsed() < PATIENCE, "nothing comes");
         nap(20);
     }
@@ -169,5 +169,51 @@ fn a_line_break_in_a_name_breaks_no_mark() {
         nap(20);
     }
     assert_eq!(follower.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn a_link_is_followed_to_the_database() {
+    let (stage, sidecar) = begun();
+    let (link, there) = (replica(&stage), stage.folder.path().join("disk"));
+    std::fs::create_dir(&there).expect("a folder");
+    let follows = follower(&stage);
+    agrees(&stage);
+    assert_eq!(follows.terminated(), 0);
+    for end in ["", "-plait-follows"] {
+        let name = format!("elsewhere.db{end}");
+        std::fs::rename(stage.folder.path().join(&name), there.join(&name)).expect("it moves");
+    }
+    std::os::unix::fs::symlink(there.join("elsewhere.db"), &link).expect("a link");
+    let follows = follower(&stage);
+    stage.execute("INSERT INTO t VALUES(2, 'behind the link')");
+    agrees(&stage);
+    let refused = open(&link).execute("INSERT INTO t VALUES(3, 'own')");
+    assert!(refused.is_err(), "it is a replica");
+    assert_eq!(follows.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn what_can_be_no_replica_is_refused_with_what_to_do() {
+    let stage = Stage::new();
+    std::fs::create_dir_all(&stage.url).expect("a folder");
+    let inside = stage.url.join("replica.db");
+    let said = says(&[Path::new("follow"), &stage.url, &inside], 2);
+    assert!(said.contains("choose another folder"), "{said}");
+    let link = stage.folder.path().join("link.db");
+    std::os::unix::fs::symlink("nowhere.db", &link).expect("a link");
+    let said = says(&[Path::new("follow"), &stage.url, &link], 2);
+    assert!(said.contains("a symbolic link to what is not there"), "{said}");
+    let said = says(&[Path::new("replicas"), &stage.folder.path().join("nope")], 1);
+    assert!(said.contains("there is no folder ") && said.contains("check its name"), "{said}");
+    // Nothing is at the place yet: that is said at once, and waited for.
+    let waits = follower(&stage);
+    is_told(&stage, "no replica at this place: check the URL");
+    stage.execute("INSERT INTO t VALUES(5, 'first')");
+    let sidecar = stage.sidecar(&[]);
+    agrees(&stage);
+    is_told_nothing(&stage);
+    assert_eq!(waits.terminated(), 0);
     assert_eq!(sidecar.terminated(), 0);
 }
