@@ -25,6 +25,7 @@ use plait_replicate::measure::measure;
 use plait_replicate::probe::{self, ROUNDS, Verdict};
 use plait_replicate::replicas::Replicas;
 use plait_replicate::store::objects::{self, Missing, Objects};
+use plait_replicate::store::url::Place;
 use plait_replicate::world::Patience;
 
 /// Replicas of databases in folders and object stores
@@ -107,9 +108,16 @@ fn main() -> ExitCode {
 }
 
 fn probe(url: &str, measures: bool, rounds: u32) -> Result<(), String> {
+    let missing = Place::parse(url)?.folder().filter(|folder| !folder.exists());
     let store = objects::open(url, Missing::Make)?;
     // One runtime for all: connections belong to it.
-    real::block_on(race(store, measures, rounds))
+    let raced = real::block_on(race(store, measures, rounds));
+    if let Some(folder) = missing {
+        // An empty one would look like a place from which a replica is gone.
+        let _ = std::fs::remove_dir(folder.join("probe"));
+        let _ = std::fs::remove_dir(folder);
+    }
+    raced
 }
 
 async fn race(store: Objects, measures: bool, rounds: u32) -> Result<(), Error> {

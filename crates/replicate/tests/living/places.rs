@@ -57,6 +57,17 @@ fn a_folder_that_is_moved_away_is_missed_and_not_made_anew() {
     assert_eq!(sidecar.terminated(), 0);
 }
 
+#[test]
+fn a_probe_leaves_no_folder_where_none_was() {
+    let stage = Stage::new();
+    let probe = || says(&[Path::new("probe"), &stage.url], 0);
+    probe();
+    assert!(!stage.url.exists());
+    std::fs::create_dir(&stage.url).expect("a folder");
+    probe();
+    assert!(stage.url.exists());
+}
+
 // holds FOLDER-2
 #[test]
 fn nothing_is_shipped_into_another_folder_of_the_name() {
