@@ -20,6 +20,8 @@ fn a_follower_waits_for_its_place_under_its_lock_and_ends_when_it_is_told() {
         nap(1);
     }
     assert_eq!(first.terminated(), 0, "at once");
+    // It may have come so far as to say what it waits for: the second one is to say it.
+    let _ = std::fs::remove_file(beside(&stage, "-plait-follows"));
     let second = follower(&stage);
     is_told(&stage, "there is no folder ");
     assert_eq!(follower(&stage).ended().code(), Some(2), "one is there");
@@ -54,6 +56,29 @@ fn a_folder_that_is_moved_away_is_missed_and_not_made_anew() {
     assert!(!stage.url.exists(), "an empty one would look like a replica");
     std::fs::rename(&away, &stage.url).expect("it comes back");
     assert_eq!(stage.agrees().snapshot, first, "the log still had it");
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds FOLDER-1
+#[test]
+fn a_long_name_of_a_place_is_known_again() {
+    let stage = Stage::new();
+    let url = stage.folder.path().join("µ".repeat(120)).join("replica");
+    let stage = Stage { url, ..stage };
+    let keeper = open(&stage.database);
+    keeper.query("SELECT count(*) FROM plait_status").expect("it is asked");
+    keeper.execute("INSERT INTO t VALUES(3, 'a session that stays')").expect("it commits");
+    let sidecar = stage.sidecar(&[]);
+    stage.agrees();
+    sidecar.kill();
+    let away = stage.folder.path().join("away");
+    std::fs::rename(&stage.url, &away).expect("it goes");
+    let sidecar = stage.sidecar(&[]);
+    assert!(trouble(&stage).contains("there is no folder"));
+    assert!(!stage.url.exists());
+    std::fs::rename(&away, &stage.url).expect("it comes back");
+    keeper.execute("INSERT INTO t VALUES(4, 'behind it')").expect("it commits");
+    stage.agrees();
     assert_eq!(sidecar.terminated(), 0);
 }
 
