@@ -1,6 +1,7 @@
 //! The mark of a replica, and whether its follower runs (docs/format.md, "The mark of a replica").
 
 use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use plait_engine::replica::{self, Mark};
@@ -38,6 +39,26 @@ impl Replica {
         Some(Replica { mark, is_copy: false, is_running: is_running(path) })
     }
 
+    /// The replica that is to be at `path`, where no database is yet, or none any more; `None` if nothing is to be there.
+    pub fn awaited(path: &Path) -> Option<Replica> {
+        let is_gone = path.symlink_metadata().is_err_and(|e| e.kind() == ErrorKind::NotFound);
+        if !is_gone || replica::look(path) != Some(true) {
+            return None;
+        }
+        let mark = replica::read(path).map_err(|e| e.to_string()).transpose();
+        mark.map(|mark| Replica { mark, is_copy: false, is_running: is_running(path) })
+    }
+
+    /// What people are told of it where no database is.
+    pub fn said_of_nothing(&self) -> String {
+        match &self.mark {
+            Ok(mark) if mark.record > 0 => {
+                format!("follows {}: its database is not there any more", mark.place)
+            }
+            _ => self.said(),
+        }
+    }
+
     /// What people are told of it.
     pub fn said(&self) -> String {
         match &self.mark {
@@ -62,7 +83,7 @@ impl Replica {
             )),
             Ok(mark) if self.is_running && mark.trouble.is_empty() => None,
             Ok(mark) if self.is_running => Some((
-                "its follower tries again",
+                if mark.record == 0 { "its follower waits" } else { "its follower tries again" },
                 format!("{}, for {}", mark.trouble, age(since_ms(mark.trouble_since_ms))),
             )),
             Ok(mark) => Some((
@@ -89,7 +110,7 @@ impl Replica {
                 "salt": mark.salt,
                 "commit": mark.commit,
                 "written_ms": mark.written_ms,
-                "lag_ms": lag_ms(mark),
+                "lag_ms": (mark.record > 0).then(|| lag_ms(mark)),
                 "error": mark.trouble,
                 "error_since_ms": mark.trouble_since_ms,
                 "running": self.is_running,

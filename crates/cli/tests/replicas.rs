@@ -271,3 +271,38 @@ fn a_copy_without_the_mark_is_told_of_and_promoted() {
     assert_eq!(versions(&scene.beside("")), [2, 2]);
     scene.stock("INSERT INTO t(n) VALUES(7)").done();
 }
+
+#[test]
+fn a_follower_that_waits_for_its_place_is_told_where_no_database_is_yet() {
+    let Some(scene) = Scene::concurrent() else { return };
+    for suffix in ["", "-wal", "-shm", "-plait", "-plait-shm"] {
+        let _ = std::fs::remove_file(scene.beside(suffix));
+    }
+    let why = "there is no folder /mnt/place";
+    mark(
+        &scene,
+        &plait_engine::replica::with_sum(&format!(
+            "plait replica 1\nplace /mnt/place\nchain 00\nrecord 0\nsalt 0\nfirst 1\ncommit 0\nwritten 0\n\
+             trouble_since 1764380000000\ntrouble {why}\n"
+        )),
+    );
+    let nothing = "follows /mnt/place: nothing is there yet";
+    scene.plait(&["status"]).done().says(&[nothing, IDLE, "plait follow /mnt/place ", why]);
+    let lock = follower(&scene);
+    let said = scene.plait(&["status"]).done().says(&[nothing, "its follower waits", why]);
+    assert!(!said.out.contains("missing"), "{said:?}");
+    let told: serde_json::Value =
+        serde_json::from_str(&scene.plait(&["status", "--json"]).done().out).unwrap();
+    assert_eq!(
+        (&told["replica"]["running"], &told["replica"]["error"]),
+        (&true.into(), &why.into())
+    );
+    assert!(told["replica"]["lag_ms"].is_null(), "{told}");
+    for command in ["check", "doctor"] {
+        scene.plait(&[command]).failed().says(&[nothing, "its follower waits", why]);
+    }
+    drop(lock);
+    // One that was there is another matter.
+    mark(&scene, &whole());
+    scene.plait(&["status"]).done().says(&["its database is not there any more", IDLE]);
+}

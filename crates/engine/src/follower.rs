@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use crate::crash_point;
-use crate::database::Database;
+use crate::database::{Database, StillFollows};
 use crate::error::Result;
 use crate::fault;
 use crate::ids::Lsn;
@@ -32,12 +32,19 @@ pub struct Follower {
 
 impl Follower {
     /// Begins behind a frame with the checksum `crc`, 0 if none is known, of the session with this salt. From
-    /// then on nobody else commits in the session of `db` (REPLICA-3).
+    /// then on nobody else commits in the session of `db` (REPLICA-3), nor do this one's connections once `still` says
+    /// that another follower may have it (REPLICA-6).
     ///
     /// # Errors
-    /// `Full` if the database has no place for a connection; Misuse if it was promoted; those of waiting for the
+    /// `Full` if the database has no place for a connection; Misuse if it was promoted, or by `still`; those of waiting for the
     /// writer's right, and of raising the fence.
-    pub fn new(db: Arc<Database>, salt: u32, crc: u32, wait: &mut Wait<'_>) -> Result<Follower> {
+    pub fn new(
+        db: Arc<Database>,
+        (salt, crc): (u32, u32),
+        still: StillFollows,
+        wait: &mut Wait<'_>,
+    ) -> Result<Follower> {
+        db.follow_while(still);
         let (mut conn, frames) = (Conn::new(db)?, Replay::behind(salt, crc));
         conn.write_as_follower();
         conn.write_begin(WriteMode::Queued, wait)?;

@@ -30,6 +30,9 @@
 //!   for the follower's.
 //! - REPLICA-5 Promotion is final. A follower that runs on, because its lock was deleted, commits no more in that
 //!   session, and writes no mark: it looks at the word under the commit mutex for both.
+//! - REPLICA-6 A follower that may not be the only one any more commits no more: it is asked for that in the critical
+//!   section of each of its commits, and when it has the right for an exclusive transaction. Another one, which
+//!   begins later, waits for that right.
 //!
 //! Deliberately absent: writing it. Only the follower does.
 

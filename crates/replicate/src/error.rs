@@ -218,6 +218,18 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// The store refuses a call, and will refuse it again.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Error::Store { error, .. } if error.is_refusal())
+    }
+
+    /// The place is not there.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Error::Store { error: StoreError::Gone(_), .. })
+    }
+}
+
 fn cannot_apply(number: RecordNumber) -> String {
     match number {
         RecordNumber::NONE => "cannot begin the replica".to_owned(),

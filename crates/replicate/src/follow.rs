@@ -1,26 +1,23 @@
 //! `plait-replicate follow`: a database that follows a replica, as a process that a supervisor starts.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
 use clap::Args;
 use futures_util::future::{Either, select};
 use plait_replicate::dates;
-use plait_replicate::error::{Result, line, printable};
+use plait_replicate::error::{Error, Result, line, printable};
 use plait_replicate::following::{Done, Following, Settings};
-use plait_replicate::store::objects;
-use tokio::signal::unix::{SignalKind, signal};
+use plait_replicate::store::objects::{self, Missing};
+use plait_replicate::store::url::Place;
 
 use crate::quantities;
-use crate::real::{self, Stop};
+use crate::real::{self, Signals, Stop};
 use crate::run::{AGAIN, OVER, USAGE, say};
 
 /// A step that is under way when this is told to end has so long.
 const TO_END: Duration = Duration::from_secs(10);
-
-/// How often a folder is looked for that is not there.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Arguments of `plait-replicate follow`.
 #[derive(Args)]
@@ -36,48 +33,50 @@ pub struct FollowArgs {
 
 /// Follows until something ends it; returns the exit code.
 pub fn run(args: &FollowArgs) -> u8 {
-    wait_for_folder(&args.url);
-    let store = match objects::open(&args.url, false) {
-        Ok(store) => store,
-        Err(text) => return say(USAGE, &text),
-    };
-    let stop = Rc::new(Stop::default());
-    let world = real::stoppable_world(Rc::new(store), &stop);
-    let settings = Settings {
-        place: place_of(&args.url),
-        database: args.database.clone(),
-        poll: args.interval,
-    };
-    if let Some(text) = lies_inside(&settings) {
-        return say(USAGE, &text);
-    }
-    let following = match Following::begin(world, settings) {
-        Ok(following) => following,
-        Err(text) => return say(USAGE, &text),
-    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(e) => return say(AGAIN, &format!("cannot start a runtime: {e}")),
     };
-    match runtime.block_on(follow(args, following, &stop)) {
+    // Before anything that takes time: it ends as it should whenever it is told to.
+    let signals = match Signals::heard(&runtime) {
+        Ok(signals) => signals,
+        Err(text) => return say(AGAIN, &text),
+    };
+    let opened = Place::parse(&args.url)
+        .and_then(|place| Ok((place, objects::open(&args.url, Missing::Await)?)));
+    let (place, store) = match opened {
+        Ok(opened) => opened,
+        Err(text) => return say(USAGE, &text),
+    };
+    let stop = Rc::new(Stop::default());
+    let world = real::stoppable_world(Rc::new(store), &stop);
+    let settings =
+        Settings { place: place.name(), database: args.database.clone(), poll: args.interval };
+    if let Some(text) = lies_inside(&place, &settings) {
+        return say(USAGE, &text);
+    }
+    let following = match Following::begin(world, settings) {
+        Ok(following) => following,
+        Err(error) => return say(code_of(&error), &error.to_string()),
+    };
+    match runtime.block_on(follow(args, following, &stop, signals)) {
         Ok(()) => OVER,
-        Err(error) => say(USAGE, &error.to_string()),
+        Err(error) => say(code_of(&error), &error.to_string()),
     }
 }
 
-/// A place as the mark names it: a folder by its whole path, from wherever this is started.
-pub fn place_of(url: &str) -> String {
-    match std::path::absolute(url) {
-        Ok(folder) if !url.contains("://") => folder.to_string_lossy().into_owned(),
-        _ => url.to_owned(),
+/// What the disk did not take it may take later.
+fn code_of(error: &Error) -> u8 {
+    match error {
+        Error::Target { .. } => AGAIN,
+        _ => USAGE,
     }
 }
 
 /// A database in the folder that it follows would be among the objects there.
-fn lies_inside(settings: &Settings) -> Option<String> {
-    let place =
-        std::fs::canonicalize(&settings.place).ok().filter(|_| !settings.place.contains("://"))?;
+fn lies_inside(place: &Place, settings: &Settings) -> Option<String> {
+    let place = place.folder()?;
     let absolute = std::path::absolute(&settings.database).ok()?;
     let folder = std::fs::canonicalize(absolute.parent()?).ok()?;
     folder.starts_with(&place).then(|| {
@@ -88,28 +87,14 @@ fn lies_inside(settings: &Settings) -> Option<String> {
     })
 }
 
-/// A folder may come later than this starts, as what is in it does.
-fn wait_for_folder(url: &str) {
-    let is_missing = || !url.contains("://") && !Path::new(url).exists();
-    if is_missing() {
-        eprintln!(
-            "plait-replicate: {} is not there yet, and is waited for: check its name, or begin it with plait replicate",
-            printable(url)
-        );
-    }
-    while is_missing() {
-        std::thread::sleep(LOOK_AGAIN);
-    }
-}
-
-async fn follow(args: &FollowArgs, following: Following, stop: &Rc<Stop>) -> Result<()> {
-    let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
-    let (Ok(mut terminate), Ok(mut interrupt)) = signals else {
-        return Err(plait_replicate::error::Error::Source("cannot wait for signals".to_owned()));
-    };
+async fn follow(
+    args: &FollowArgs,
+    following: Following,
+    stop: &Rc<Stop>,
+    mut signals: Signals,
+) -> Result<()> {
     let follows = Box::pin(follow_until_stopped(args, following, stop));
-    let told_to_end = Box::pin(select(Box::pin(terminate.recv()), Box::pin(interrupt.recv())));
-    match select(follows, told_to_end).await {
+    match select(follows, Box::pin(signals.told_to_end())).await {
         Either::Left((ended, _)) => ended,
         Either::Right((_, follows)) => {
             stop.stop();

@@ -15,8 +15,8 @@
 //! | [`probe`], [`measure`] | whether a store keeps its promise, and how fast it is |
 //! | [`dates`] | moments in UTC |
 //!
-//! `docs/decisions/chain.md` is the design. Everything but `store::objects` and the clock of
-//! `main.rs` is pure: it runs in a simulated world as it does in this one.
+//! `docs/decisions/chain.md` is the design. Everything but `store::objects`, with folders and
+//! their names, and the clock of `main.rs` is pure: it runs in a simulated world as it does in this one.
 
 #![deny(unsafe_code)]
 

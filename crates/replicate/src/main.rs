@@ -24,7 +24,8 @@ use plait_replicate::error::{Error, printable};
 use plait_replicate::measure::measure;
 use plait_replicate::probe::{self, ROUNDS, Verdict};
 use plait_replicate::replicas::Replicas;
-use plait_replicate::store::objects::{self, Objects};
+use plait_replicate::store::objects::{self, Missing, Objects};
+use plait_replicate::store::url::Place;
 use plait_replicate::world::Patience;
 
 /// Replicas of databases in folders and object stores
@@ -107,9 +108,16 @@ fn main() -> ExitCode {
 }
 
 fn probe(url: &str, measures: bool, rounds: u32) -> Result<(), String> {
-    let store = objects::open(url, true)?;
+    let missing = Place::parse(url)?.folder().filter(|folder| !folder.exists());
+    let store = objects::open(url, Missing::Make)?;
     // One runtime for all: connections belong to it.
-    real::block_on(race(store, measures, rounds))
+    let raced = real::block_on(race(store, measures, rounds));
+    if let Some(folder) = missing {
+        // An empty one would look like a place from which a replica is gone.
+        let _ = std::fs::remove_dir(folder.join("probe"));
+        let _ = std::fs::remove_dir(folder);
+    }
+    raced
 }
 
 async fn race(store: Objects, measures: bool, rounds: u32) -> Result<(), Error> {
@@ -122,6 +130,9 @@ async fn race(store: Objects, measures: bool, rounds: u32) -> Result<(), Error> 
     );
     verdict.check()?;
     println!("fit for replicas: one caller at a time can create an object of a name");
+    if let Some(why) = &verdict.refusal {
+        println!("nothing is ever deleted there: {}", printable(&why.to_string()));
+    }
     if measures {
         let world = real::world(store, Patience::Tries(6));
         for (bytes, count) in [(4 << 10, 200), (4 << 20, 16)] {
@@ -141,7 +152,7 @@ async fn race(store: Objects, measures: bool, rounds: u32) -> Result<(), Error> 
 }
 
 fn replicas(url: &str) -> Result<(), String> {
-    let store = objects::open(url, false)?;
+    let store = objects::open(url, Missing::Refuse)?;
     let world = real::world(store, Patience::Tries(6));
     let found = real::block_on(Replicas::look(&world))?;
     print!("{}", printable(&shown(&found)));

@@ -31,6 +31,8 @@ pub struct Verdict {
     pub winners_max: usize,
     /// What the store does not keep, in words; empty: it is fit.
     pub broken: Vec<String>,
+    /// Why it deletes nothing, where it refuses that: it is fit, and what nobody needs any more stays there.
+    pub refusal: Option<Error>,
 }
 
 impl Verdict {
@@ -61,7 +63,7 @@ impl Verdict {
     }
 }
 
-/// Races a store. What it makes it deletes.
+/// Races a store. What it makes it deletes, where the store lets it.
 ///
 /// # Errors
 /// [`Error::Store`] if the store does not answer.
@@ -73,7 +75,13 @@ pub async fn probe(store: &dyn Store, random: &dyn Random, rounds: u32) -> Resul
         let raced = race(store, &name, &mut verdict).await;
         let deleted = store.delete(std::slice::from_ref(&name)).await;
         raced?;
-        deleted.map_err(|error| failed("delete", &name, error))?;
+        match deleted.map_err(|error| failed("delete", &name, error)) {
+            Err(error) if error.is_refusal() => {
+                verdict.refusal = Some(error);
+                continue;
+            }
+            deleted => deleted?,
+        }
         if store.get(&name).await.map_err(|error| failed("read", &name, error))?.is_some() {
             verdict.breaks("an object is there after it was deleted".to_owned());
         }

@@ -9,6 +9,8 @@ use plait_replicate::error::Result;
 use plait_replicate::store::Later;
 use plait_replicate::store::objects::Objects;
 use plait_replicate::world::{Clock, Patience, Random, World};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Longest sleep of what is told to end.
 const LAST_SLEEP: Duration = Duration::from_millis(100);
@@ -40,6 +42,32 @@ impl Stop {
         if self.is_stopped() {
             tokio::time::sleep(time.min(LAST_SLEEP)).await;
         }
+    }
+}
+
+/// What tells a process to end: SIGTERM and SIGINT.
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// From here on they are heard, and kill nobody.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn heard(runtime: &Runtime) -> std::result::Result<Signals, String> {
+        let _inside = runtime.enter();
+        let heard = |kind| signal(kind).map_err(|e| format!("cannot wait for signals: {e}"));
+        Ok(Signals {
+            terminate: heard(SignalKind::terminate())?,
+            interrupt: heard(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for one of them.
+    pub async fn told_to_end(&mut self) {
+        select(Box::pin(self.terminate.recv()), Box::pin(self.interrupt.recv())).await;
     }
 }
 

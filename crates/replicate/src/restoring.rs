@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
 use plait_replicate::apply::Progress;
+use plait_replicate::error::printable;
 use plait_replicate::ids::{CommitTs, RecordNumber};
 use plait_replicate::new_file::NewFile;
 use plait_replicate::restore::{Restored, Stop, restore};
-use plait_replicate::store::objects;
+use plait_replicate::store::objects::{self, Missing};
 use plait_replicate::world::{Patience, Random as _};
 use plait_replicate::{dates, library};
 
@@ -62,7 +63,7 @@ pub fn run(args: &RestoreArgs) -> Result<(), String> {
 
 fn run_with(args: &RestoreArgs, bar: &ProgressBar) -> Result<(), String> {
     let shown = args.output.display();
-    let world = real::world(objects::open(&args.url, false)?, Patience::Tries(6));
+    let world = real::world(objects::open(&args.url, Missing::Refuse)?, Patience::Tries(6));
     if let Some(at) = args.at
         && at > world.clock().wall_ms()
     {
@@ -115,7 +116,19 @@ fn run_with(args: &RestoreArgs, bar: &ProgressBar) -> Result<(), String> {
     say(args, &restored, bytes, is_undecided);
     let age = Duration::from_millis(world.clock().wall_ms().saturating_sub(restored.written_ms));
     println!("record {} was written {} ago", restored.record, HumanDuration(age));
+    println!("{}", printable(&what_next(args)));
     Ok(())
+}
+
+/// How the chain goes on from what was restored.
+fn what_next(args: &RestoreArgs) -> String {
+    let output = args.output.to_string_lossy();
+    let word = |text: &str| shlex::try_quote(text).map_or_else(|_| text.to_owned(), Into::into);
+    format!(
+        "if it is to be the new primary, start once: plait replicate {} {} --take-over",
+        word(&args.url),
+        word(&output)
+    )
 }
 
 fn cannot_begin(args: &RestoreArgs, error: &std::io::Error) -> String {

@@ -19,14 +19,14 @@ use plait_replicate::error::{Error, Result, line, printable};
 use plait_replicate::following::mark::Mark;
 use plait_replicate::primary::{self, Sidecar};
 use plait_replicate::probe::{ROUNDS_AT_START, probe};
-use plait_replicate::store::objects::{self, Objects};
+use plait_replicate::source::Source as _;
+use plait_replicate::store::objects::{self, Missing, Objects};
+use plait_replicate::store::url::Place;
 use plait_replicate::world::{Patience, Trouble, World};
-use tokio::signal::unix::{SignalKind, signal};
 
-use crate::follow::place_of;
 use crate::living::{End, Living, Settings, Shared};
 use crate::quantities;
-use crate::real::{self, Chance, Stop};
+use crate::real::{self, Chance, Signals, Stop};
 
 /// A sidecar that is told to end has so long to ship the rest.
 const TO_END: Duration = Duration::from_secs(10);
@@ -75,18 +75,28 @@ pub struct RunArgs {
 
 /// Ships the database until something ends it; returns the exit code.
 pub fn run(args: &RunArgs) -> u8 {
-    let store = match objects::open(&args.url, true) {
-        Ok(store) => store,
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(e) => return say(AGAIN, &format!("cannot start a runtime: {e}")),
+    };
+    // Before anything that takes time: it ends as it should whenever it is told to.
+    let signals = match Signals::heard(&runtime) {
+        Ok(signals) => signals,
+        Err(text) => return say(AGAIN, &text),
+    };
+    let place = match Place::parse(&args.url) {
+        Ok(place) => place,
         Err(text) => return say(USAGE, &text),
     };
-    if let Some(text) = follows_there(args) {
+    if let Some(text) = follows_there(args, &place) {
         return say(USAGE, &text);
     }
     let shared = Shared::default();
     let absolute = std::path::absolute(&args.database).unwrap_or_else(|_| args.database.clone());
     let beside = absolute.parent().map_or_else(|| PathBuf::from("/"), PathBuf::from);
     let settings = Settings {
-        place: args.url.clone(),
+        place: place.name(),
         max_lag_bytes: args.max_lag,
         scratch: args.scratch.clone().unwrap_or(beside),
         machine: args.machine.clone(),
@@ -96,13 +106,17 @@ pub fn run(args: &RunArgs) -> u8 {
         Ok(living) => living,
         Err(refused) => return say(if refused.is_usage { USAGE } else { AGAIN }, &refused.text),
     };
-    let database = living.database();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = match runtime {
-        Ok(runtime) => runtime,
-        Err(e) => return say(AGAIN, &format!("cannot start a runtime: {e}")),
+    // Where something was shipped to before, a folder that is missing was moved away, or is not mounted.
+    let missing = match living.chain_here() {
+        Some(_) => Missing::Await,
+        None => Missing::Make,
     };
-    let ended = runtime.block_on(ship(args, store, living, &shared, &database));
+    let store = match objects::open(&args.url, missing) {
+        Ok(store) => store,
+        Err(text) => return say(USAGE, &text),
+    };
+    let database = living.database();
+    let ended = runtime.block_on(ship(args, store, living, &shared, &database, signals));
     database
         .note_shipping_trouble(&ended.as_ref().err().map(Error::to_string).unwrap_or_default(), 0);
     match ended {
@@ -112,7 +126,7 @@ pub fn run(args: &RunArgs) -> u8 {
 }
 
 /// A replica that was shipped to the place that it follows would follow itself.
-fn follows_there(args: &RunArgs) -> Option<String> {
+fn follows_there(args: &RunArgs, place: &Place) -> Option<String> {
     let database = std::fs::canonicalize(&args.database).ok()?;
     let mark = match Mark::read(&database) {
         Ok(mark) => mark?,
@@ -120,7 +134,7 @@ fn follows_there(args: &RunArgs) -> Option<String> {
         Err(text) => return Some(text),
     };
     let shown = args.database.display();
-    (mark.place == place_of(&args.url)).then(|| {
+    place.is(&mark.place).then(|| {
         format!(
             "{shown} follows this place: `plait promote {shown}` makes it the primary, where the old one is \
              lost; else ship to another place"
@@ -161,12 +175,9 @@ async fn ship(
     living: Living,
     shared: &Shared,
     database: &Arc<Database>,
+    mut signals: Signals,
 ) -> Result<()> {
     let stop = Rc::new(Stop::default());
-    let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
-    let (Ok(mut terminate), Ok(mut interrupt)) = signals else {
-        return Err(Error::Source("cannot wait for signals".to_owned()));
-    };
     let store = Rc::new(store);
     let world = real::stoppable_world(Rc::clone(&store), &stop);
     let ships = Box::pin(ship_until_stopped(args, &store, &world, living, &stop, shared));
@@ -182,8 +193,7 @@ async fn ship(
             Either::Left((ended, _)) | Either::Right((ended, _)) => ended,
         }
     });
-    let told_to_end = Box::pin(select(Box::pin(terminate.recv()), Box::pin(interrupt.recv())));
-    match select(ships, told_to_end).await {
+    match select(ships, Box::pin(signals.told_to_end())).await {
         Either::Left((ended, _)) => ended,
         Either::Right((_, ships)) => {
             shared.hurries.set(true);
@@ -216,6 +226,13 @@ fn tell(world: &World, database: &Arc<Database>) {
             Some((format!("no snapshot can be made: {what}"), since, AGAIN))
         }
     };
+    if let Some(why) = world.take_refusal() {
+        eprintln!(
+            "plait-replicate: {}; what nobody needs any more stays there, and is asked for again once an hour: everything is \
+             shipped as ever",
+            line(&why)
+        );
+    }
     let trouble = world.trouble().map(|trouble| (trouble.what, trouble.since, AGAIN));
     let trouble = trouble.or_else(waits);
     let told = database.told();
@@ -270,6 +287,9 @@ async fn race(store: &Objects, world: &World, stop: &Stop) -> Result<()> {
         match probe(store, &Chance, ROUNDS_AT_START).await {
             Ok(verdict) => {
                 patient.note_no_trouble();
+                if let Some(refusal) = &verdict.refusal {
+                    patient.note_refusal(refusal);
+                }
                 return verdict.check();
             }
             Err(error) => patient.note_trouble(&error),

@@ -86,6 +86,17 @@ pub struct World {
     trouble: Rc<RefCell<Option<Trouble>>>,
     unrestorable: Rc<Cell<Option<Duration>>>,
     snapshot_trouble: Rc<RefCell<Option<Trouble>>>,
+    refusal: Rc<RefCell<Refusal>>,
+}
+
+/// Whether the store refuses deletions.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Refusal {
+    #[default]
+    None,
+    /// Nobody has asked yet.
+    New(String),
+    Told,
 }
 
 impl World {
@@ -105,6 +116,7 @@ impl World {
             trouble: Rc::default(),
             unrestorable: Rc::default(),
             snapshot_trouble: Rc::default(),
+            refusal: Rc::default(),
         }
     }
 
@@ -221,14 +233,53 @@ impl World {
         self.store.deletes_at_once()
     }
 
-    /// Tries to delete objects, once: as many as one request removes.
+    /// Tries to delete objects, once: as many as one request removes. A store that refuses is no trouble: nothing is in
+    /// the way of shipping.
     ///
     /// # Errors
     /// As [`World::try_create`], for each of them.
     pub async fn try_delete(&self, names: &[String]) -> Result<()> {
         self.count(|requests| requests.deletes += 1);
         let answer = self.store.delete(names).await;
-        self.note("delete", names.first().map_or("", |name| name), answer)
+        let name = names.first().map_or("", |name| name);
+        match answer {
+            Err(error) if error.is_refusal() => {
+                let refused =
+                    Error::Store { what: "delete".to_owned(), name: name.to_owned(), error };
+                self.note_refusal(&refused);
+                Err(refused)
+            }
+            answer => {
+                if answer.is_ok() {
+                    *self.refusal.borrow_mut() = Refusal::None;
+                }
+                self.note("delete", name, answer)
+            }
+        }
+    }
+
+    /// Remembers that deletions are refused.
+    pub fn note_refusal(&self, error: &Error) {
+        let mut refusal = self.refusal.borrow_mut();
+        if *refusal == Refusal::None {
+            *refusal = Refusal::New(error.to_string());
+        }
+    }
+
+    /// Why deletions are refused, once: until one succeeds nothing more is said.
+    pub fn take_refusal(&self) -> Option<String> {
+        let mut refusal = self.refusal.borrow_mut();
+        match std::mem::take(&mut *refusal) {
+            Refusal::None => None,
+            Refusal::Told => {
+                *refusal = Refusal::Told;
+                None
+            }
+            Refusal::New(why) => {
+                *refusal = Refusal::Told;
+                Some(why)
+            }
+        }
     }
 
     /// Tries to read an object, once; `None` if there is none.
@@ -288,13 +339,13 @@ impl World {
         }
     }
 
-    /// Waits before the next try.
+    /// Waits before the next try. What is not there does not come by a few tries.
     ///
     /// # Errors
     /// The error that made it necessary, when patience is at its end.
     pub async fn pause(&self, backoff: &mut Backoff, error: Error) -> Result<()> {
         if let Patience::Tries(tries) = self.patience
-            && backoff.tries() + 1 >= tries
+            && (backoff.tries() + 1 >= tries || error.is_gone())
         {
             return Err(error);
         }

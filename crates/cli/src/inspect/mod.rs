@@ -31,6 +31,7 @@ use plait_engine::session::{DEATH_MAX, aside};
 use plait_engine::storage::names::FOLLOWS;
 
 use crate::failure::{Failure, Result, quoted};
+use crate::follows::Replica;
 use crate::quantity::of;
 use base::{BaseFile, Header};
 use log::Log;
@@ -358,6 +359,16 @@ pub fn base_beside(path: &Path) -> Option<PathBuf> {
 
 /// What to say of a database file that is missing where files that belong to one of its name stand; `None` if there are none.
 pub fn missing_beside_its_files(shown: &Path) -> Option<Failure> {
+    if let Some(replica) = Replica::awaited(shown) {
+        let (what, advice) = replica.amiss(shown).unwrap_or_else(|| {
+            ("its follower runs", "wait until it has made the database".to_owned())
+        });
+        let said = replica.said_of_nothing();
+        return Some(Failure::new(
+            format!("{} is missing: it {said}; {what}", shown.display()),
+            advice,
+        ));
+    }
     let is_there = |path: &Path| std::fs::symlink_metadata(path).is_ok();
     let side = SIDE_FILES.iter().map(|suffix| beside(shown, suffix)).find(|side| is_there(side))?;
     (!is_there(shown)).then(|| {

@@ -63,7 +63,13 @@ pub struct Look {
 
 /// Shows the status.
 pub fn run(args: &StatusArgs) -> Result<u8> {
-    let mut last = look(&args.file)?;
+    let mut last = match (look(&args.file), Replica::awaited(&args.file)) {
+        (Err(_), Some(replica)) if !args.watch => {
+            show_awaited(args, &replica);
+            return Ok(failure::OK);
+        }
+        (looked, _) => looked?,
+    };
     if !args.watch {
         show(args, &last, None);
         return Ok(failure::OK);
@@ -113,6 +119,16 @@ fn show(args: &StatusArgs, look: &Look, before: Option<&Look>) {
         anstream::println!("{}", as_json(&args.file, look));
     } else {
         anstream::println!("{}", render::text(&args.file, look, before));
+    }
+}
+
+/// Shows a replica whose follower has nothing to show yet.
+fn show_awaited(args: &StatusArgs, replica: &Replica) {
+    if args.json {
+        let file = args.file.to_string_lossy();
+        anstream::println!("{}", json!({ "file": file, "replica": replica.as_json() }));
+    } else {
+        anstream::println!("{}", render::awaited(&args.file, replica));
     }
 }
 

@@ -11,6 +11,7 @@ use super::session::{Rows, Session};
 use super::{Look, people, person, replication};
 use crate::console::{BAD, FAINT, GOOD, HEADING, NOTICE, styled};
 use crate::failure::quoted;
+use crate::follows::Replica;
 use crate::inspect::Inspection;
 use crate::inspect::outlook::{Instead, Outlook};
 use crate::quantity::{age, bytes, count, of};
@@ -61,6 +62,22 @@ pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
     out
 }
 
+/// A replica without a database.
+pub fn awaited(file: &Path, replica: &Replica) -> String {
+    format!(
+        "{}: {}",
+        styled(HEADING, file.display()),
+        with_advice(file, replica, replica.said_of_nothing())
+    )
+}
+
+fn with_advice(file: &Path, replica: &Replica, said: String) -> String {
+    match replica.amiss(file) {
+        None => said,
+        Some((what, advice)) => format!("{said}; {}", styled(NOTICE, format!("{what}: {advice}"))),
+    }
+}
+
 /// What it is a replica of, and how far it is; or that it was one.
 fn follows(file: &Path, look: &Look) -> Option<(&'static str, String)> {
     let Some(replica) = &look.replica else {
@@ -74,12 +91,7 @@ fn follows(file: &Path, look: &Look) -> Option<(&'static str, String)> {
         };
         return Some(("replica", styled(NOTICE, said)));
     };
-    let said = replica.said();
-    let line = match replica.amiss(file) {
-        None => said,
-        Some((what, advice)) => format!("{said}; {}", styled(NOTICE, format!("{what}: {advice}"))),
-    };
-    Some(("replica", line))
+    Some(("replica", with_advice(file, replica, replica.said())))
 }
 
 /// Who has it open without a session: alone, by a SQLite of its own, or as a mere file.

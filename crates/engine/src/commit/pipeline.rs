@@ -172,7 +172,7 @@ impl Candidate<'_> {
             _ => return Err(Error::Left),
         }
         match how.is_follower {
-            true => db.refuse_promoted()?,
+            true => db.refuse_follower()?,
             false => db.refuse_replica()?,
         }
         if let Err(blocked) = self.validate_in_mutex(&guard, how)? {

@@ -9,6 +9,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+pub use self::following::StillFollows;
+use self::following::Warrant;
 use self::generations::Generations;
 use self::notify::Notifier;
 use self::right::Right;
@@ -81,6 +83,8 @@ pub struct Database {
     notifier: Notifier,
     yielding: Yielding,
     turns: Turns,
+    /// What its follower in this process follows by.
+    warrant: Warrant,
     /// This process has noted that the log has stopped.
     is_stop_noted: AtomicBool,
     pub(crate) slots: Arc<Slots>,
@@ -128,6 +132,7 @@ impl Database {
             notifier: Notifier::default(),
             yielding: Yielding::default(),
             turns: Turns::default(),
+            warrant: Warrant::default(),
             is_stop_noted: AtomicBool::new(false),
             generations: Generations::new(region.clone(), slots.clone()),
             right: Right::new(region.clone(), slots.clone()),

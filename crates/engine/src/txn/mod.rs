@@ -193,14 +193,14 @@ impl Conn {
         self.is_follower = true;
     }
 
-    /// Fails if the database is a replica, and this is not its follower (REPLICA-3 in replica.rs), or is, and the
-    /// database was promoted (REPLICA-5).
+    /// Fails if the database is a replica, and this is not its follower (REPLICA-3 in replica.rs), or is, and may not
+    /// be so any more (REPLICA-5, REPLICA-6).
     ///
     /// # Errors
     /// Follows, Misuse.
     pub fn refuse_replica(&self) -> Result<()> {
         match self.is_follower {
-            true => self.db.refuse_promoted(),
+            true => self.db.refuse_follower(),
             false => self.db.refuse_replica(),
         }
     }

@@ -138,8 +138,12 @@ impl Following {
             })?;
         let versions = library::versions();
         let ignored = &mut |_: Progress| {};
-        let (restored, made) =
-            restore(&self.world, Box::new(file), Stop::Newest, &versions, ignored).await?;
+        let folder = beside.parent().unwrap_or(&beside).to_owned();
+        let restored = restore(&self.world, Box::new(file), Stop::Newest, &versions, ignored).await;
+        let (restored, made) = restored.map_err(|error| match error {
+            Error::Target { number, why } => target(number, made_in(&folder, &why)),
+            other => other,
+        })?;
         let made: Box<dyn Any> = made;
         let mut file = made.downcast::<NewFile>().map_err(|_| target(has, "another target"))?;
         let mark = self.mark_of(&restored).await?;
@@ -150,7 +154,7 @@ impl Following {
         {
             return Ok(None);
         }
-        let failed = |why: &dyn std::fmt::Display| target(restored.record, why);
+        let failed = |why: &dyn std::fmt::Display| target(restored.record, made_in(&folder, why));
         file.settle().map_err(|why| failed(&why))?;
         if restored.differs {
             file.verify().map_err(|why| failed(&why))?;
@@ -224,6 +228,11 @@ fn first_in(record: &Record) -> Option<CommitTs> {
         Item::Merge(_) | Item::Pages(_) | Item::Snapshot(_) => CommitTs(0),
     });
     known.into_iter().find(|first| *first > CommitTs(0))
+}
+
+/// Why a copy cannot be made, with the disk that it needs.
+fn made_in(folder: &Path, why: &dyn std::fmt::Display) -> String {
+    format!("{why} (a copy is made in {})", folder.display())
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::record::Frames;
 use plait_client::{BUSY, Connection, Library, OpenFlags, Value};
+use plait_engine::database::StillFollows;
 use plait_engine::follower::Follower;
 use plait_engine::ids::Lsn;
 use plait_engine::ship::Shipper;
@@ -47,11 +48,16 @@ impl From<String> for Unjoined {
 
 impl Live {
     /// Joins the session of a database, to apply frames of the session with this salt, behind one with
-    /// this checksum. Nobody else writes it from then on (REPLICA-3).
+    /// this checksum. Nobody else writes it from then on (REPLICA-3), nor does this once `still` says that another
+    /// follower may have it (REPLICA-6).
     ///
     /// # Errors
     /// [`Unjoined`].
-    pub fn join(database: &Path, (salt, crc): (u32, u32)) -> Result<Live, Unjoined> {
+    pub fn join(
+        database: &Path,
+        behind: (u32, u32),
+        still: StillFollows,
+    ) -> Result<Live, Unjoined> {
         let shown = database.display();
         let path =
             std::fs::canonicalize(database).map_err(|e| format!("cannot open {shown}: {e}"))?;
@@ -77,7 +83,7 @@ impl Live {
             .ok_or_else(|| format!("{shown} is not in concurrent mode any more: begin anew"))?;
         // From here on nobody else writes it, whenever they opened it.
         let mut wait = Wait { timeout: PATIENCE, busy: None, interrupted: &mut || false };
-        let follower = Follower::new(joined.clone(), salt, crc, &mut wait);
+        let follower = Follower::new(joined.clone(), behind, still, &mut wait);
         let follower = follower.map_err(|e| match joined.was_promoted() {
             true => Unjoined::Promoted,
             false => format!("cannot keep others from writing {shown}: {e}").into(),
@@ -210,7 +216,11 @@ impl Live {
                  the database and the files beside it, and begin anew"
             ));
         }
-        source.backup_to(&self.connection).map_err(said)
+        // SQLite has no words for what the session refuses.
+        let refused = || self.follower.database().refuse_follower().err();
+        source
+            .backup_to(&self.connection)
+            .map_err(|e| refused().map_or_else(|| said(e), |why| why.to_string()))
     }
 }
 

@@ -19,8 +19,13 @@
 //! - TRAIL-3 A copy takes the place of what is there in one transaction, and only if it is of a later
 //!   record of the same chain.
 //! - TRAIL-4 One follower works on a database: it holds a lock for as long as it lives. A lock that lost its name,
-//!   by `rm`, keeps nobody else away: it is looked at in each step, before the mark is written and before a commit,
-//!   and taken anew only where the whole replica was removed.
+//!   by `rm`, keeps nobody else away: it is looked at in each step, before the mark is written, and in the critical
+//!   section of each commit (REPLICA-6), and taken anew only where the whole replica was removed.
+//!
+//! Behind that last look a second follower may take a new lock. It finds `until` or `seeding` in the mark, joins the
+//! session, and commits when this one has given the writer's right back: then it reaches `until`, or copies the database.
+//! It notes its own marks behind this one's, for which both take the commit mutex. Before the first session there
+//! is none: a name is given once, to the first copy, and the loser's mark is replaced by the winner's next one.
 
 mod copying;
 mod gathering;
@@ -31,9 +36,10 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use plait_engine::storage::names::follows_lock_path;
+use plait_engine::storage::names::{follows_lock_path, follows_path};
 
 use self::copying::Made;
 use self::gathering::Batch;
@@ -43,12 +49,15 @@ use crate::chain::{Flow, Reader};
 use crate::error::{Error, Result, line, printable};
 use crate::ids::{ChainId, RecordNumber};
 use crate::store::Backoff;
+use crate::store::url::Place;
 use crate::world::{Patience, World};
 
 /// Failures in a row of the database itself, behind which a copy is tried.
 const FAILURES: u32 = 3;
 /// Between two tries of what the database did not take.
 const TARGET_PAUSE: Duration = Duration::from_secs(1);
+/// Between two looks for a folder that is not there.
+const GONE_PAUSE: Duration = Duration::from_millis(500);
 /// Whoever asks whether a follower runs has its lock for a moment.
 const LOCK_TRIES: u32 = 10;
 const LOCK_NAP: Duration = Duration::from_millis(50);
@@ -96,7 +105,7 @@ pub struct Following {
     told: Option<String>,
     backoff: Backoff,
     // Held for as long as this lives (TRAIL-4).
-    lock: File,
+    lock: Arc<File>,
 }
 
 /// Why records lead no further, and what does.
@@ -118,38 +127,36 @@ impl Following {
     /// Takes the lock of a database, and reads how far it has come.
     ///
     /// # Errors
-    /// In words: another follower works on it, a database without a mark stands there, or it follows
-    /// another place.
-    pub fn begin(world: World, settings: Settings) -> Result<Following, String> {
-        let settings = Settings { database: resolved(&settings.database)?, ..settings };
-        let lock = lock(&settings.database)?;
+    /// [`Error::Taken`]: another follower works on it, a database without a mark stands there, or it follows
+    /// another place. [`Error::Target`]: its mark cannot be written.
+    pub fn begin(world: World, settings: Settings) -> Result<Following> {
+        let refused = Error::Taken;
+        let settings =
+            Settings { database: resolved(&settings.database).map_err(refused)?, ..settings };
+        let lock = lock(&settings.database).map_err(refused)?;
         let shown = settings.database.display();
-        let mark = Mark::read(&settings.database)?;
-        let there = match std::fs::metadata(&settings.database) {
-            Ok(meta) => Some(meta.len()),
-            Err(e) if e.kind() == ErrorKind::NotFound => None,
-            Err(e) => return Err(format!("cannot look at {shown}: {e}")),
-        };
+        let mark = Mark::read(&settings.database).map_err(refused)?;
+        let there = bytes_of(&settings.database).map_err(refused)?;
         let is_there = there.is_some();
         match &mark {
             // SQLite makes an empty file where a program opens the name too early.
             None if there.is_some_and(|bytes| bytes > 0) => {
                 if Live::is_told_of_follower(&settings.database) {
-                    return Err(format!(
+                    return Err(Error::Taken(format!(
                         "{shown} is a replica, and its mark was deleted, so that nobody can tell how far it is: \
                          `plait promote {shown}` makes it a database of its own; or close all programs, remove it with \
                          the files beside it, and follow anew"
-                    ));
+                    )));
                 }
-                return Err(format!(
+                return Err(Error::Taken(format!(
                     "{shown} is there, and follows nothing: choose a name that is free, so that no data is lost"
-                ));
+                )));
             }
-            Some(mark) if mark.place != settings.place && is_there => {
-                return Err(format!(
+            Some(mark) if is_there && !is_place(&settings.place, &mark.place) => {
+                return Err(Error::Taken(format!(
                     "{shown} follows {}: name that place, or choose another database",
                     mark.place
-                ));
+                )));
             }
             _ => {}
         }
@@ -170,10 +177,10 @@ impl Following {
             failures: 0,
             told: None,
             backoff: Backoff::default(),
-            lock,
+            lock: Arc::new(lock),
         };
         if following.mark.is_none() {
-            following.begin_anew().map_err(|e| e.to_string())?;
+            following.begin_anew()?;
         }
         Ok(following)
     }
@@ -183,7 +190,7 @@ impl Following {
         self.leave();
         if !self.has_lock() {
             // It was removed with the rest.
-            self.lock = lock(&self.settings.database).map_err(Error::Taken)?;
+            self.lock = Arc::new(lock(&self.settings.database).map_err(Error::Taken)?);
         }
         self.note(Mark::of_nothing(&self.settings.place), true)
     }
@@ -194,6 +201,12 @@ impl Following {
     /// What a new start does not mend: [`Error::OtherChain`], [`Error::Replaced`], [`Error::Taken`]. Anything else is
     /// noted as trouble, and tried again.
     pub async fn step(&mut self) -> Result<Done> {
+        let done = self.step_on().await;
+        self.tell_replaced(done.as_ref().err());
+        done
+    }
+
+    async fn step_on(&mut self) -> Result<Done> {
         self.look_at_file()?;
         let needs_copy = self.mark.as_ref().is_none_or(|mark| mark.seeding) || self.stuck.is_some();
         let done = match needs_copy {
@@ -234,6 +247,8 @@ impl Following {
                 let pause = match error {
                     // Nothing is asked of the store.
                     Error::Target { .. } => TARGET_PAUSE,
+                    // Nor of a folder that is not there.
+                    _ if error.is_gone() => GONE_PAUSE,
                     _ => self.backoff.next(self.world.random()),
                 };
                 self.world.clock().sleep(pause.max(self.settings.poll)).await;
@@ -266,6 +281,19 @@ impl Following {
         let _ = self.note(Mark { trouble, ..mark }, false);
     }
 
+    /// Notes that another file has the name, if the mark beside it is still this one's: with that file another mark may have come.
+    fn tell_replaced(&mut self, error: Option<&Error>) {
+        let (Some(error @ Error::Replaced(_)), Some(mark)) = (error, self.mark.clone()) else {
+            return;
+        };
+        if Mark::read(&self.settings.database).is_ok_and(|there| there.as_ref() == Some(&mark)) {
+            let what = line(&error.to_string());
+            let trouble = Some(Trouble { what, since_ms: self.world.clock().wall_ms() });
+            // It ends, and says so itself.
+            let _ = self.note(Mark { trouble, ..mark }, false);
+        }
+    }
+
     /// Makes a mark anew that was deleted while this follows. The session refuses writes meanwhile (REPLICA-3).
     fn look_at_mark(&mut self) -> Result<()> {
         let database = &self.settings.database;
@@ -289,10 +317,8 @@ impl Following {
     /// Begins anew where the database was removed, and nowhere else.
     fn look_at_file(&mut self) -> Result<()> {
         let database = &self.settings.database;
-        let is_gone = match std::fs::metadata(database) {
-            Ok(there) => there.len() == 0,
-            Err(e) => e.kind() == ErrorKind::NotFound,
-        };
+        // What cannot be looked at is not gone.
+        let is_gone = bytes_of(database).is_ok_and(|there| there.is_none_or(|bytes| bytes == 0));
         let has_any = self.mark.as_ref().is_some_and(|mark| mark.record > RecordNumber::NONE);
         if is_gone && (has_any || !self.has_lock()) {
             return self.begin_anew();
@@ -358,7 +384,9 @@ impl Following {
     }
 
     fn join(&mut self, number: RecordNumber, behind: (u32, u32)) -> Result<()> {
-        let live = Live::join(&self.settings.database, behind);
+        let (lock, path) = (Arc::clone(&self.lock), follows_lock_path(&self.settings.database));
+        let still = Box::new(move || is_named(&lock, &path));
+        let live = Live::join(&self.settings.database, behind, still);
         self.live = Some(live.map_err(|why| match why {
             Unjoined::Promoted => self.promoted(),
             Unjoined::Failed(why) => target(number, why),
@@ -403,8 +431,9 @@ impl Following {
     /// # Errors
     /// [`Error::Target`], [`Error::Replaced`].
     pub fn end(mut self) -> Result<()> {
-        self.look_at_file()?;
-        self.note_counter()
+        let ended = self.look_at_file().and_then(|()| self.note_counter());
+        self.tell_replaced(ended.as_ref().err());
+        ended
     }
 
     /// Leaves the session: what was taken and not committed is taken again.
@@ -415,7 +444,8 @@ impl Following {
     fn note(&mut self, mark: Mark, durably: bool) -> Result<()> {
         self.keep_lock()?;
         let number = mark.record;
-        let write = || mark.write(&self.settings.database, durably);
+        // In a session nobody commits meanwhile, nor notes another mark.
+        let write = || self.has_lock().then(|| mark.write(&self.settings.database, durably));
         let written = match &self.live {
             None => write(),
             Some(live) => match live.unless_promoted(write).map_err(|why| target(number, why))? {
@@ -423,7 +453,8 @@ impl Following {
                 None => return Err(self.promoted()),
             },
         };
-        written.map_err(|e| target(number, format!("cannot write its mark: {e}")))?;
+        let Some(written) = written else { return self.keep_lock() };
+        written.map_err(|e| target(number, unwritten(&self.settings.database, &e)))?;
         self.mark = Some(mark);
         Ok(())
     }
@@ -505,6 +536,31 @@ impl Following {
     }
 }
 
+/// Why a mark cannot be written, and what to do.
+fn unwritten(database: &Path, error: &std::io::Error) -> String {
+    let advice = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ": free some space on that disk",
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            ": give the file and its folder to the user of the follower"
+        }
+        _ => "",
+    };
+    format!("cannot write its mark {}: {error}{advice}", follows_path(database).display())
+}
+
+fn is_place(named: &str, other: &str) -> bool {
+    named == other || Place::parse(named).is_ok_and(|place| place.is(other))
+}
+
+/// Bytes of a file, `None` if nothing has the name. Where that cannot be found out, something may have it.
+fn bytes_of(database: &Path) -> Result<Option<u64>, String> {
+    match std::fs::metadata(database) {
+        Ok(there) => Ok(Some(there.len())),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(format!("cannot look at {}: {e}", database.display())),
+    }
+}
+
 /// The database under its own name, as the library names the files beside it.
 fn resolved(database: &Path) -> Result<PathBuf, String> {
     let failed = |e: std::io::Error| format!("cannot follow in {}: {e}", database.display());
@@ -544,4 +600,25 @@ fn lock(database: &Path) -> Result<File, String> {
 fn is_named(file: &File, path: &Path) -> bool {
     let own = file.metadata().map(|meta| (meta.dev(), meta.ino())).ok();
     own.is_some() && own == std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino())).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_looked_at_is_not_taken_for_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("a.db");
+        assert_eq!(bytes_of(&file), Ok(None));
+        std::fs::write(&file, b"bytes").expect("a file");
+        assert_eq!(bytes_of(&file), Ok(Some(5)));
+        // As for a folder that may not be searched, which root may: other errors than that there is nothing.
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&link, &link).expect("a link");
+        for other in [file.join("below"), link, folder.path().join("a".repeat(300))] {
+            let error = bytes_of(&other).expect_err("something else");
+            assert!(error.contains("cannot look at "), "{error}");
+        }
+    }
 }

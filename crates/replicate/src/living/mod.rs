@@ -16,6 +16,7 @@ mod instance;
 mod shelf;
 
 use std::cell::{Cell, RefCell};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -34,6 +35,7 @@ use plait_replicate::library;
 use plait_replicate::record::{Follows, Frames, Merge};
 use plait_replicate::shelf::Shelf;
 use plait_replicate::source::{BaseCopy, Event, Source, SourceError, Start, TipOf};
+use plait_replicate::store::url::Place;
 // The spliced amalgamation that `Library::linked` is about.
 use plait_sqlite as _;
 
@@ -41,6 +43,9 @@ pub use self::end::End;
 
 /// Longest wait for a lock of the database.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A place that the session tells with so many bytes may have more: it keeps 256, and no part of a character.
+const TOLD_BYTES: usize = 250;
 
 /// How a database is shipped.
 pub struct Settings {
@@ -82,6 +87,7 @@ pub struct Living {
     database: Arc<Database>,
     connection: Connection,
     path: PathBuf,
+    file: Option<Identity>,
     settings: Settings,
     instance: Instance,
     page_bytes: u32,
@@ -121,6 +127,7 @@ impl Living {
             .ok_or_else(|| say("it did not become a member of its session"))?;
         let instance = instance::of(&path, settings.machine.as_deref());
         Ok(Living {
+            file: named(&path),
             shipper: RefCell::default(),
             database,
             connection,
@@ -144,9 +151,16 @@ impl Living {
             None => SourceError::Later(error.to_string()),
             Some(end) => {
                 self.shared.end.set(Some(end));
-                SourceError::Ended(match self.path.exists() {
-                    true => error.to_string(),
-                    false => format!("{} was deleted", self.path.display()),
+                let shown = self.path.display();
+                SourceError::Ended(match named(&self.path) {
+                    None => format!("{shown} was deleted"),
+                    now if now == self.file => error.to_string(),
+                    // Files beside it may be the new one's by now: the engine takes them for the former one's.
+                    Some(_) => format!(
+                        "{shown} is another file than the one that was shipped: it was removed and made anew, or replaced (if \
+                         that was meant, start once with --take-over: it is shipped on behind the other, which can be \
+                         restored; else close all programs and put the former one back, with the files beside it)"
+                    ),
                 })
             }
         }
@@ -162,6 +176,14 @@ impl Living {
         };
         f(shipper).map_err(|error| self.failed(&error))
     }
+}
+
+/// Device and inode.
+type Identity = (u64, u64);
+
+/// The file that has this name, if one has.
+fn named(path: &Path) -> Option<Identity> {
+    std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 fn wait<T>(f: impl FnOnce(&mut Wait<'_>) -> T) -> T {
@@ -247,7 +269,11 @@ impl Source for Living {
     }
 
     fn chain_here(&self) -> Option<ChainId> {
-        self.chain().filter(|_| self.database.told().place == self.settings.place)
+        let place = Place::parse(&self.settings.place).ok()?;
+        let told = self.database.told().place;
+        // Shared memory has the beginning of a long one.
+        let is_cut = told.len() >= TOLD_BYTES && self.settings.place.starts_with(&told);
+        self.chain().filter(|_| is_cut || place.is(&told))
     }
 
     fn made_ms(&self) -> Option<u64> {

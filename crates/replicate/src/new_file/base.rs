@@ -178,7 +178,7 @@ pub fn set_read_only(file: &File) -> io::Result<()> {
 pub fn said(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "the disk has no space left: free some, or restore to a larger one".to_owned()
+            "the disk has no space left: free some, or take a larger one".to_owned()
         }
         _ => error.to_string(),
     }

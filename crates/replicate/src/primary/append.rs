@@ -1,5 +1,7 @@
 //! One record made, and known to be there.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use crate::error::{Error, Result};
@@ -23,7 +25,7 @@ pub enum Outcome {
 /// Makes a record, however long it takes (STORE-4).
 ///
 /// # Errors
-/// The store's, where the world's patience has an end.
+/// The store's, where the world's patience has an end; that the place is gone: the caller finds out what has its name.
 pub async fn create(world: &World, number: RecordNumber, bytes: &Bytes) -> Result<Outcome> {
     let name = names::record(number);
     let mut backoff = Backoff::default();
@@ -44,6 +46,7 @@ pub async fn create(world: &World, number: RecordNumber, bytes: &Bytes) -> Resul
                 },
             },
             Err(_) if is_planted(Fault::NumberAhead) => return Ok(Outcome::Known),
+            Err(error) if error.is_gone() => return Err(error),
             Err(error) => error,
         };
         world.pause(&mut backoff, error).await?;
@@ -124,13 +127,28 @@ impl Sidecar {
         self.append_record(record).await
     }
 
+    /// Makes a record, in the place of the own OPEN alone.
+    async fn make(&mut self, number: RecordNumber, bytes: &Bytes) -> Result<Outcome> {
+        let mut backoff = Backoff::default();
+        loop {
+            match create(&self.world, number, bytes).await {
+                Err(error) if error.is_gone() => {
+                    // Another folder may have the name.
+                    self.check_place(Duration::ZERO).await?;
+                    self.world.pause(&mut backoff, error).await?;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
     async fn append_record(&mut self, record: Record) -> Result<()> {
         let number = record.header.number;
         let bytes = record.encode();
         if is_planted(Fault::ShippedEarly) {
             self.source.shipped(Hash::of(&bytes), &record.header.position);
         }
-        match create(&self.world, number, &bytes).await? {
+        match self.make(number, &bytes).await? {
             Outcome::Known => {}
             Outcome::Taken(found) => return Err(Error::Fenced { number, by: author_of(&found) }),
         }

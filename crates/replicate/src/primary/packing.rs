@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Retry, Settings, Sidecar};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
 use crate::ids::{Hash, RecordNumber};
 use crate::names;
@@ -33,6 +33,8 @@ pub struct Packing {
     making: Option<Making>,
     /// Records that a pack has.
     to_delete: VecDeque<RecordNumber>,
+    /// The store refuses deletions: until then none is asked for (REFUSED-2).
+    refused_until: Duration,
     retry: Retry,
 }
 
@@ -51,6 +53,7 @@ impl Packing {
             last: now,
             making: None,
             to_delete: VecDeque::new(),
+            refused_until: Duration::ZERO,
             retry: Retry::default(),
         }
     }
@@ -90,7 +93,11 @@ impl Sidecar {
                 .map(|number| names::record(*number))
                 .collect();
             let deleted = self.once.try_delete(&names).await;
-            if self.packing.retry.note(&self.world, deleted).is_some() {
+            if deleted.as_ref().is_err_and(Error::is_refusal) {
+                self.packing.to_delete.clear();
+                let now = self.world.clock().now();
+                self.packing.refused_until = now + self.settings.sweep_every;
+            } else if self.packing.retry.note(&self.world, deleted).is_some() {
                 self.packing.to_delete.drain(..some);
             }
             return true;
@@ -172,6 +179,9 @@ impl Sidecar {
 
     /// Lists what a pack has for deletion: neither OPENs nor large records (CHAIN-8, CHAIN-9).
     fn delete_packed(&mut self, last: RecordNumber) {
+        if self.world.clock().now() < self.packing.refused_until {
+            return;
+        }
         let from = self.packing.from;
         let may_go = |packed: &Packed| {
             packed.bytes.is_some() && (!packed.is_open || is_planted(Fault::OpenDeleted))

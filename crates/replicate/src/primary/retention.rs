@@ -5,13 +5,20 @@
 //! names. An upload that a later writer may still name was begun behind this writer's tip, so not
 //! below the floor: a writer that stands still here, and goes on when another has taken over,
 //! deletes nothing of the other's (CHAIN-9).
+//!
+//! A store may refuse deletions: for want of a right, or for ever, as an object lock does.
+//!
+//! - REFUSED-1 What the store refuses to delete is no trouble, and is said once. The same object is asked for once a sweep
+//!   at most; so many refusals in a row end a sweep. Its pack stays with it, so that a later sweep finds both.
+//! - REFUSED-2 Records in packs whose deletion is refused are left to the sweeps: `packing.rs` deletes none for as long as
+//!   one sweep is from the next.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::{Retry, Sidecar};
 use crate::chain::Reader;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
 use crate::ids::RecordNumber;
 use crate::names::{self, Upload};
@@ -19,19 +26,49 @@ use crate::pack::Pack;
 use crate::record::{Item, Record, SnapshotRef};
 use crate::snapshots;
 
+/// So many refusals in a row are the store's rule, not one object's.
+const REFUSALS: u32 = 8;
+
 /// What a sidecar does about retention.
 pub struct Retention {
     /// Snapshots that are kept, ascending; `None` until the chain was looked through.
     known: Option<Vec<(RecordNumber, SnapshotRef)>>,
     next: Duration,
     to_delete: VecDeque<String>,
+    /// Records of this sweep that the store did not let go.
+    refused: Vec<RecordNumber>,
+    /// Refusals in a row.
+    refusals: u32,
     retry: Retry,
 }
 
 impl Retention {
     pub(super) fn new(now: Duration) -> Retention {
         let retry = Retry::default();
-        Retention { known: None, next: now, to_delete: VecDeque::new(), retry }
+        Retention {
+            known: None,
+            next: now,
+            to_delete: VecDeque::new(),
+            refused: Vec::new(),
+            refusals: 0,
+            retry,
+        }
+    }
+
+    /// The store does not let the first object go (REFUSED-1).
+    fn note_refused(&mut self) {
+        self.refused.extend(self.to_delete.pop_front().and_then(|name| names::parse_record(&name)));
+        self.refusals += 1;
+        if self.refusals >= REFUSALS {
+            self.to_delete.clear();
+        }
+    }
+
+    /// A pack of a record that stays.
+    fn stays(&self, name: &str) -> bool {
+        names::parse_pack(name).is_some_and(|(first, last)| {
+            self.refused.iter().any(|number| (first..=last).contains(number))
+        })
     }
 }
 
@@ -57,9 +94,16 @@ impl Sidecar {
             return false;
         }
         if let Some(name) = self.retention.to_delete.front().cloned() {
-            let deleted = self.once.try_delete(std::slice::from_ref(&name)).await;
-            if self.retention.retry.note(&self.world, deleted).is_some() {
+            if self.retention.stays(&name) {
                 self.retention.to_delete.pop_front();
+                return true;
+            }
+            let deleted = self.once.try_delete(std::slice::from_ref(&name)).await;
+            if deleted.as_ref().is_err_and(Error::is_refusal) {
+                self.retention.note_refused();
+            } else if self.retention.retry.note(&self.world, deleted).is_some() {
+                self.retention.to_delete.pop_front();
+                self.retention.refusals = 0;
             }
             return true;
         }
@@ -112,6 +156,7 @@ impl Sidecar {
             }
         }
         self.retention.to_delete = names.into();
+        (self.retention.refused, self.retention.refusals) = (Vec::new(), 0);
         Ok(())
     }
 

@@ -19,6 +19,8 @@ enum Condition {
     LookedAt,
     /// A moment later it forgets what it has said.
     Lost,
+    /// Kept, and so is everything.
+    Locked,
 }
 
 struct Memory {
@@ -69,6 +71,9 @@ impl Store for Memory {
 
     fn delete<'a>(&'a self, names: &'a [String]) -> Later<'a, Result<(), StoreError>> {
         Box::pin(async move {
+            if self.condition == Condition::Locked {
+                return Err(StoreError::Denied("the object is locked".to_owned()));
+            }
             self.objects.borrow_mut().retain(|name, _| !names.contains(name));
             Ok(())
         })
@@ -82,7 +87,8 @@ fn verdict(condition: Condition) -> Verdict {
     let mut context = Context::from_waker(Waker::noop());
     loop {
         if let Poll::Ready(verdict) = probing.as_mut().poll(&mut context) {
-            assert!(store.objects.borrow().is_empty(), "it leaves nothing behind");
+            let is_locked = condition == Condition::Locked;
+            assert!(is_locked || store.objects.borrow().is_empty(), "it leaves nothing behind");
             return verdict.expect("the store answers");
         }
     }
@@ -94,6 +100,13 @@ fn a_store_that_keeps_the_condition_is_fit() {
     let verdict = verdict(Condition::Kept);
     assert_eq!((verdict.winners_max, verdict.without_winner), (1, 0));
     verdict.check().expect("it is fit");
+}
+
+#[test]
+fn a_store_that_deletes_nothing_is_fit_and_says_so() {
+    let verdict = verdict(Condition::Locked);
+    verdict.check().expect("it fences");
+    assert!(verdict.refusal.is_some_and(|why| why.to_string().contains("the object is locked")));
 }
 
 #[test]

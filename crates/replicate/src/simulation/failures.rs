@@ -298,6 +298,52 @@ fn a_store_that_is_down_full_or_closed_costs_a_lag_and_no_commit() {
     }
 }
 
+// holds REFUSED-1, REFUSED-2
+#[test]
+fn a_store_that_refuses_deletions_is_asked_seldom_and_shipped_to_as_ever() {
+    const SWEEPS: u32 = 20;
+    let (stage, database, mut sidecar) = begun(settings(false));
+    let sweep = settings(false).sweep_every;
+    for _ in 0..60 {
+        live(&stage, &database, &mut sidecar, 8).expect("a quiet world");
+    }
+    let is_pack = |name: &String| names::parse_pack(name).is_some();
+    let packs = stage.objects.names().iter().filter(|name| is_pack(name)).count();
+    stage.objects.set_outage(Some((Outage::Locked, Duration::MAX)));
+    let (from, begun) = (tip(&sidecar), stage.time.now());
+    while stage.time.now() < begun + sweep * SWEEPS {
+        live(&stage, &database, &mut sidecar, 8).expect("it ships on");
+        assert_eq!(sidecar.0.world().trouble(), None, "nothing is in the way");
+    }
+    let refused = stage.objects.take_refused();
+    let passes = (stage.time.now() - begun).as_secs().div_ceil(sweep.as_secs()) as usize + 1;
+    // Of each sweep some, and a request of packing's.
+    assert!(refused.len() > 8 && refused.len() <= passes * (8 + 3), "{passes}: {refused:?}");
+    for name in &refused {
+        let times = refused.iter().filter(|other| *other == name).count();
+        assert!(times <= passes, "{name}: {times} times in {passes} sweeps");
+    }
+    assert!(tip(&sidecar).0 > from.0 + 100, "{from} {}", tip(&sidecar));
+    let more = stage.objects.names().iter().filter(|name| is_pack(name)).count();
+    assert!(more > packs, "records are packed as ever");
+    let told = sidecar.0.world().take_refusal().expect("it is told");
+    assert!(told.contains("it is locked"), "{told}");
+    live(&stage, &database, &mut sidecar, 60).expect("it ships on");
+    assert_eq!(sidecar.0.world().take_refusal(), None, "once");
+    // What is let go of again goes, and what was left in between with it.
+    stage.objects.set_outage(None);
+    for _ in 0..60 {
+        live(&stage, &database, &mut sidecar, 8).expect("a quiet world");
+    }
+    let left = stage.objects.names();
+    let first = left.iter().find_map(|name| names::parse_pack(name)).expect("there are packs").0;
+    assert!(first > from, "{first}");
+    let below = |name: &&String| names::parse_record(name).is_some_and(|number| number < first);
+    assert!(left.iter().filter(below).count() <= 1, "the first OPEN alone: {left:?}");
+    stage.restore(Stop::Newest).expect("nothing is missing");
+    is_true(&stage);
+}
+
 #[test]
 fn a_log_past_its_limit_is_bridged_by_a_snapshot() {
     let (stage, database, mut sidecar) = begun(calm());

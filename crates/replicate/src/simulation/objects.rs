@@ -50,6 +50,8 @@ pub enum Outage {
     Full,
     /// That the caller may not.
     Denied,
+    /// That objects are locked: none is deleted.
+    Locked,
 }
 
 /// The objects, shared by all machines.
@@ -64,6 +66,8 @@ pub struct Objects {
     /// The first object of each record's name.
     ledger: RefCell<BTreeMap<RecordNumber, Bytes>>,
     calls: Cell<u64>,
+    /// Deletions that were refused: an object each.
+    refused: RefCell<Vec<String>>,
 }
 
 impl Objects {
@@ -79,7 +83,13 @@ impl Objects {
             outage: Cell::default(),
             ledger: RefCell::default(),
             calls: Cell::default(),
+            refused: RefCell::default(),
         }
+    }
+
+    /// Objects whose deletion it has refused, since this was asked last.
+    pub fn take_refused(&self) -> Vec<String> {
+        self.refused.take()
     }
 
     /// Sets how often it fails.
@@ -254,6 +264,8 @@ impl Door {
                 Outage::Full if writes => Err(StoreError::Full("a quota".to_owned())),
                 Outage::Full => Ok(()),
                 Outage::Denied => Err(StoreError::Denied("a key".to_owned())),
+                // `write` knows what is a deletion.
+                Outage::Locked => Ok(()),
             },
             _ => Ok(()),
         }
@@ -264,6 +276,13 @@ impl Door {
         self.wait().await;
         self.objects.settle(false);
         self.outage(!matches!(write, Write::Delete(_)))?;
+        if let (Some((Outage::Locked, until)), Write::Delete(name)) =
+            (self.objects.outage.get(), &write)
+            && self.objects.time.now() < until
+        {
+            self.objects.refused.borrow_mut().push(name.clone());
+            return Err(StoreError::Denied("it is locked".to_owned()));
+        }
         let objects = &self.objects;
         let (dice, troubles) = (&objects.dice, objects.troubles.get());
         let happens = |one_in: u64| one_in > 0 && dice.one_in(one_in);

@@ -13,6 +13,7 @@
 //! A store that breaks STORE-1 is found by the probe (`probe.rs`).
 
 mod backoff;
+mod folder;
 pub mod objects;
 pub mod url;
 
@@ -40,6 +41,11 @@ pub enum StoreError {
     /// No answer, or one that says "later".
     #[error("does not answer: {0}")]
     Unavailable(String),
+    /// It is not where it was, or not there yet.
+    #[error(
+        "is not there: {0}: bring back what was moved or replaced, mount it, or check its name"
+    )]
+    Gone(String),
     /// The caller has not the right.
     #[error(
         "denied access: check the credentials, and the rights to read, create, list and delete: {0}"
@@ -51,6 +57,13 @@ pub enum StoreError {
     /// Anything else.
     #[error("failed: {0}")]
     Failed(String),
+}
+
+impl StoreError {
+    /// The store has understood, and will not: the same call is refused again.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, StoreError::Denied(_) | StoreError::Failed(_))
+    }
 }
 
 /// A place for objects.

@@ -12,13 +12,13 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
-use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use object_store::{
     ClientConfigKey, Error as ObjectError, ObjectStore, ObjectStoreExt as _, PutMode, RetryConfig,
 };
 
+use super::folder::{Folder, Opened};
 use super::url::{Place, Service};
 use super::{Created, Later, Store, StoreError};
 
@@ -32,44 +32,65 @@ const DELETES_AT_ONCE: usize = 256;
 /// A real store.
 #[derive(Clone)]
 pub struct Objects {
-    inner: Arc<dyn ObjectStore>,
+    inner: Inner,
     deletes_at_once: usize,
 }
 
-/// Opens the store of a URL. A folder that is missing is made if `creates` says so.
+#[derive(Clone)]
+enum Inner {
+    Folder(Arc<Folder>),
+    Bucket(Arc<dyn ObjectStore>),
+}
+
+/// A folder that is missing
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// is made: something begins there.
+    Make,
+    /// is an error.
+    Refuse,
+    /// is the trouble of each call until it is there.
+    Await,
+}
+
+/// Opens the store of a URL.
 ///
 /// # Errors
 /// In words.
-pub fn open(url: &str, creates: bool) -> Result<Objects, String> {
+pub fn open(url: &str, missing: Missing) -> Result<Objects, String> {
     let place = Place::parse(url)?;
     let inner = match &place {
         Place::Folder(folder) => {
-            if creates {
-                std::fs::create_dir_all(folder)
-                    .map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
-            } else if std::fs::metadata(folder)
-                .is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
-            {
-                return Err(format!(
-                    "there is no folder {}: check its name, or begin a replica there with plait replicate",
-                    folder.display()
-                ));
+            // It is the same one wherever the process goes.
+            let folder = std::path::absolute(folder)
+                .map_err(|e| format!("cannot tell where {url} is: {e}"))?;
+            let is_missing = || {
+                std::fs::metadata(&folder).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+            };
+            match missing {
+                Missing::Make => std::fs::create_dir_all(&folder)
+                    .map_err(|e| format!("cannot create {}: {e}", folder.display()))?,
+                Missing::Refuse if is_missing() => {
+                    return Err(format!(
+                        "there is no folder {}: check its name, or begin a replica there with plait replicate",
+                        folder.display()
+                    ));
+                }
+                Missing::Refuse | Missing::Await => {}
             }
-            let opened = LocalFileSystem::new_with_prefix(folder);
-            let opened = opened.map_err(|e| format!("cannot open {}: {e}", folder.display()))?;
-            Arc::new(opened.with_fsync(true)) as Arc<dyn ObjectStore>
+            Inner::Folder(Arc::new(Folder::new(folder)))
         }
         Place::Bucket { service, bucket, prefix } => {
             // Whoever made one before has made this one.
             let _ = rustls::crypto::ring::default_provider().install_default();
             let opened =
                 open_bucket(*service, bucket).map_err(|e| format!("cannot open {url}: {e}"))?;
-            if prefix.is_empty() {
+            Inner::Bucket(if prefix.is_empty() {
                 opened
             } else {
                 let prefix = Path::parse(prefix).map_err(|e| format!("cannot use {url}: {e}"))?;
                 Arc::new(PrefixStore::new(opened, prefix))
-            }
+            })
         }
     };
     let deletes_at_once = match place {
@@ -120,8 +141,9 @@ fn path(name: &str) -> Path {
     Path::from(name)
 }
 
-/// Says what kind of failure it is. Stores differ in their codes, so the text counts as well.
-fn failure(error: &ObjectError) -> StoreError {
+/// Says what kind of failure it is. Stores differ in their codes, so the text counts as well. `named`: the same text with
+/// the name by which people know a folder.
+fn failure(error: &ObjectError, named: impl Fn(&str) -> String) -> StoreError {
     let mut text = error.to_string();
     let mut is_full = false;
     let mut source = std::error::Error::source(error);
@@ -135,7 +157,7 @@ fn failure(error: &ObjectError) -> StoreError {
         }
         source = inner.source();
     }
-    let text = without_time(&text);
+    let text = named(&without_time(&text));
     let lower = text.to_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     if is_full || has(&["quota", "storagefull", "insufficient storage", "507"]) {
@@ -145,7 +167,14 @@ fn failure(error: &ObjectError) -> StoreError {
         ObjectError::PermissionDenied { .. } | ObjectError::Unauthenticated { .. } => {
             StoreError::Denied(text)
         }
-        _ if has(&["permission denied", "forbidden", "accessdenied", "read-only file system"]) => {
+        _ if has(&[
+            "permission denied",
+            "operation not permitted",
+            "forbidden",
+            "accessdenied",
+            "read-only file system",
+        ]) =>
+        {
             StoreError::Denied(text)
         }
         ObjectError::Generic { .. } => StoreError::Unavailable(text),
@@ -174,69 +203,131 @@ fn without_time(text: &str) -> String {
     left + rest
 }
 
+/// What one call works on.
+enum Reached {
+    Folder(Arc<Folder>, Opened),
+    Bucket(Arc<dyn ObjectStore>),
+}
+
+impl Objects {
+    /// Reaches the store for a call. `changes`: the call makes or deletes objects.
+    async fn reach(&self, changes: bool) -> Result<Reached, StoreError> {
+        let folder = match &self.inner {
+            Inner::Bucket(store) => return Ok(Reached::Bucket(Arc::clone(store))),
+            Inner::Folder(folder) => Arc::clone(folder),
+        };
+        let opens = Arc::clone(&folder);
+        // One over a network may not answer for long.
+        let opened = tokio::task::spawn_blocking(move || opens.open(changes)).await;
+        let opened = opened.map_err(|e| StoreError::Unavailable(e.to_string()))?;
+        Ok(Reached::Folder(folder, opened?))
+    }
+}
+
+impl Reached {
+    fn store(&self) -> &dyn ObjectStore {
+        match self {
+            Reached::Folder(_, opened) => &*opened.store,
+            Reached::Bucket(store) => &**store,
+        }
+    }
+
+    fn note_made(&self, name: &str) {
+        if let Reached::Folder(folder, opened) = self {
+            folder.note_made(opened, name);
+        }
+    }
+
+    /// Ends the call.
+    fn ended<T>(self, answer: Result<T, ObjectError>) -> Result<T, StoreError> {
+        let answer = answer.map_err(|error| match &self {
+            Reached::Folder(_, opened) => failure(&error, |text| opened.named(text)),
+            Reached::Bucket(_) => failure(&error, str::to_owned),
+        });
+        if let Reached::Folder(_, opened) = self {
+            opened.close();
+        }
+        answer
+    }
+}
+
 impl Store for Objects {
     fn create<'a>(&'a self, name: &'a str, bytes: Bytes) -> Later<'a, Result<Created, StoreError>> {
         Box::pin(async move {
-            match self.inner.put_opts(&path(name), bytes.into(), PutMode::Create.into()).await {
-                Ok(_) => Ok(Created::Made),
+            let reached = self.reach(true).await?;
+            let at = path(name);
+            let put = reached.store().put_opts(&at, bytes.into(), PutMode::Create.into());
+            let answer = match put.await {
+                Ok(_) => {
+                    reached.note_made(name);
+                    Ok(Created::Made)
+                }
                 Err(ObjectError::AlreadyExists { .. } | ObjectError::Precondition { .. }) => {
                     Ok(Created::Exists)
                 }
-                Err(error) => Err(failure(&error)),
-            }
+                Err(error) => Err(error),
+            };
+            reached.ended(answer)
         })
     }
 
     fn get<'a>(&'a self, name: &'a str) -> Later<'a, Result<Option<Bytes>, StoreError>> {
         Box::pin(async move {
-            let found = match self.inner.get(&path(name)).await {
+            let reached = self.reach(false).await?;
+            let answer = match reached.store().get(&path(name)).await {
                 Ok(found) if found.meta.size > OBJECT_BYTES_MAX => {
+                    let bytes = found.meta.size;
+                    reached.ended(Ok(()))?;
                     return Err(StoreError::Failed(format!(
-                        "it has {} bytes: none that a sidecar makes has more than {OBJECT_BYTES_MAX}",
-                        found.meta.size
+                        "it has {bytes} bytes: none that a sidecar makes has more than {OBJECT_BYTES_MAX}",
                     )));
                 }
-                Ok(found) => found.bytes().await,
+                Ok(found) => found.bytes().await.map(Some),
+                Err(ObjectError::NotFound { .. }) => Ok(None),
                 Err(error) => Err(error),
             };
-            match found {
-                Ok(bytes) => Ok(Some(bytes)),
-                Err(ObjectError::NotFound { .. }) => Ok(None),
-                Err(error) => Err(failure(&error)),
-            }
+            reached.ended(answer)
         })
     }
 
     fn list<'a>(&'a self, prefix: &'a str) -> Later<'a, Result<Vec<String>, StoreError>> {
         Box::pin(async move {
+            let reached = self.reach(false).await?;
             let prefix = path(prefix);
-            let found = self.inner.list(Some(&prefix)).map_ok(|meta| meta.location.to_string());
-            match found.try_collect().await {
-                Ok(names) => Ok(names),
+            let found = reached.store().list(Some(&prefix));
+            let names = found.map_ok(|meta| meta.location.to_string()).try_collect().await;
+            reached.ended(match names {
                 Err(ObjectError::NotFound { .. }) => Ok(Vec::new()),
-                Err(error) => Err(failure(&error)),
-            }
+                names => names,
+            })
         })
     }
 
     fn put<'a>(&'a self, name: &'a str, bytes: Bytes) -> Later<'a, Result<(), StoreError>> {
         Box::pin(async move {
-            let put = self.inner.put(&path(name), bytes.into()).await;
-            put.map(|_| ()).map_err(|error| failure(&error))
+            let reached = self.reach(true).await?;
+            let put = reached.store().put(&path(name), bytes.into()).await;
+            reached.ended(put.map(|_| ()))
         })
     }
 
     fn delete<'a>(&'a self, names: &'a [String]) -> Later<'a, Result<(), StoreError>> {
         Box::pin(async move {
+            let reached = self.reach(true).await?;
             let paths: Vec<_> = names.iter().map(|name| Ok(path(name))).collect();
-            let mut deleted = self.inner.delete_stream(stream::iter(paths).boxed());
-            while let Some(answer) = deleted.next().await {
-                match answer {
+            let mut deleted = reached.store().delete_stream(stream::iter(paths).boxed());
+            let mut answer = Ok(());
+            while let Some(one) = deleted.next().await {
+                match one {
                     Ok(_) | Err(ObjectError::NotFound { .. }) => {}
-                    Err(error) => return Err(failure(&error)),
+                    Err(error) => {
+                        answer = Err(error);
+                        break;
+                    }
                 }
             }
-            Ok(())
+            drop(deleted);
+            reached.ended(answer)
         })
     }
 

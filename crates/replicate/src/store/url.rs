@@ -7,7 +7,7 @@
 //! | `gs://BUCKET/PREFIX` | Google Cloud Storage |
 //! | `az://CONTAINER/PREFIX` | Azure Blob Storage |
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where a replica is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +42,11 @@ impl Place {
     /// # Errors
     /// In words.
     pub fn parse(text: &str) -> Result<Place, String> {
+        if text.contains(char::is_control) {
+            return Err(format!(
+                "{text:?} has a newline or another control character in it, and names no place: rename the folder"
+            ));
+        }
         let Some((scheme, rest)) = text.split_once("://") else {
             return match text {
                 "" => Err("the URL is empty: name a folder, or s3://BUCKET/PREFIX".to_owned()),
@@ -76,9 +81,91 @@ impl Place {
     }
 }
 
+impl Place {
+    /// Its name for people, wherever a program is started: a folder by its whole path.
+    pub fn name(&self) -> String {
+        match self {
+            Place::Folder(folder) => whole(folder).to_string_lossy().into_owned(),
+            Place::Bucket { service, bucket, prefix } => {
+                let scheme = match service {
+                    Service::S3 => "s3",
+                    Service::Gcs => "gs",
+                    Service::Azure => "az",
+                };
+                let slash = if prefix.is_empty() { "" } else { "/" };
+                format!("{scheme}://{bucket}{slash}{prefix}")
+            }
+        }
+    }
+
+    /// The folder itself, without links, if it is one.
+    pub fn folder(&self) -> Option<PathBuf> {
+        match self {
+            Place::Folder(folder) => Some(real(folder)),
+            Place::Bucket { .. } => None,
+        }
+    }
+
+    /// A URL names this place, perhaps in another way.
+    pub fn is(&self, url: &str) -> bool {
+        match (Place::parse(url), self) {
+            (Ok(Place::Folder(other)), Place::Folder(folder)) => {
+                whole(&other) == whole(folder) || real(&other) == real(folder)
+            }
+            (Ok(other), _) => other == *self,
+            (Err(_), _) => false,
+        }
+    }
+}
+
+/// Without a dot or a slash that says nothing.
+fn whole(folder: &Path) -> PathBuf {
+    std::path::absolute(folder).map_or_else(|_| folder.into(), |path| path.components().collect())
+}
+
+/// Without links; what is not there yet is named below what is.
+fn real(folder: &Path) -> PathBuf {
+    let whole = whole(folder);
+    let found = whole.ancestors().find_map(|at| Some((std::fs::canonicalize(at).ok()?, at)));
+    match found {
+        Some((real, at)) => {
+            whole.strip_prefix(at).map_or_else(|_| whole.clone(), |rest| real.join(rest))
+        }
+        None => whole,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_is_the_same_under_each_of_its_names() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |rest: &str| format!("{}{rest}", folder.path().display());
+        std::os::unix::fs::symlink(folder.path(), at("/link")).expect("a link");
+        let place = |url: &str| Place::parse(url).expect("a place");
+        for is_there in [false, true] {
+            if is_there {
+                std::fs::create_dir(at("/place")).expect("a folder");
+            }
+            let same = ["/place", "/place/", "/./place", "//place", "/link/place"];
+            for other in same.map(at).into_iter().chain([format!("file://{}", at("/place/"))]) {
+                assert!(
+                    place(&at("/place")).is(&other) && place(&other).is(&at("/place")),
+                    "{other}"
+                );
+                assert!(!place(&at("/other")).is(&other), "{other}");
+            }
+        }
+        assert!(place(&at("/place")).is(&at("/place/../place")));
+        assert_eq!(place(&at("/./link//place/")).name(), at("/link/place"), "as it was named");
+        assert!(place(&at("/link")).folder() == folder.path().canonicalize().ok());
+        assert!(place("s3://b/app").is("s3://b/app/") && !place("s3://b/app").is("gs://b/app"));
+        for url in ["s3://b", "gs://b/x", "az://c/x/y"] {
+            assert_eq!(place(url).name(), url);
+        }
+    }
 
     fn bucket(service: Service, bucket: &str, prefix: &str) -> Result<Place, String> {
         Ok(Place::Bucket { service, bucket: bucket.into(), prefix: prefix.into() })
@@ -104,6 +191,8 @@ mod tests {
             ("file://host/x", "file:///"),
             ("s3://key:secret@host/b", "from the environment"),
             ("s3://b/x?endpoint=y", "from the environment"),
+            ("a\nplace", "\"a\\nplace\" has a newline"),
+            ("s3://b/a\u{1b}place", "control character"),
         ] {
             let refused = Place::parse(text).expect_err(text);
             assert!(refused.contains(says), "{text}: {refused}");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use plait_replicate::replicas::{Replicas, Snapshot};
-use plait_replicate::store::objects;
+use plait_replicate::store::objects::{self, Missing};
 use plait_replicate::world::Patience;
 
 use crate::processes::Process;
@@ -19,7 +19,7 @@ const DATABASE_BYTES: u64 = 10_000_000;
 
 pub fn snapshots(stage: &Stage) -> Vec<Snapshot> {
     // The sidecar makes it.
-    let Ok(store) = objects::open(stage.url.to_str().expect("UTF-8"), false) else {
+    let Ok(store) = objects::open(stage.url.to_str().expect("UTF-8"), Missing::Refuse) else {
         return Vec::new();
     };
     let world = real::world(store, Patience::Tries(3));

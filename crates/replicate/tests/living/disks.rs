@@ -16,7 +16,7 @@ const FILL: &str = "INSERT INTO t WITH RECURSIVE n(i) AS
     SELECT i + 900000000, hex(randomblob(500)) FROM n";
 
 /// What is in the way of a sidecar, once there is something.
-fn trouble(stage: &Stage) -> String {
+pub fn trouble(stage: &Stage) -> String {
     let db = open(&stage.database);
     db.query("SELECT count(*) FROM t").expect("it joins");
     let begun = Instant::now();
@@ -46,9 +46,89 @@ fn a_store_without_space_costs_a_lag_and_no_commit() {
     stage.execute("CREATE TABLE u(a)");
     assert!(stage.writer(2, Some(50), "FULL").ended().success());
     let said = trouble(&stage);
-    assert!(said.contains("no space left"), "{said}");
+    assert!(said.contains("no space left: free some"), "{said}");
+    assert!(said.contains(&*stage.url.to_string_lossy()) && !said.contains("/proc/"), "{said}");
     disk.empty();
     stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+/// Follows to a database until it is told to end, a moment later; returns its code and what it has said.
+fn follows(stage: &Stage, to: &Path, user: Option<u32>) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+    command.arg("follow").arg(&stage.url).arg(to).args(["--interval", "20ms"]);
+    if let Some(user) = user {
+        std::os::unix::process::CommandExt::uid(&mut command, user);
+    }
+    let said = stage.folder.path().join("said");
+    let log = std::fs::File::create(&said).expect("a file");
+    let mut child = command.stdout(Stdio::null()).stderr(log).spawn().expect("a process");
+    let begun = Instant::now();
+    let text = || std::fs::read_to_string(&said).expect("it is read");
+    while text().is_empty() && begun.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    (child.wait().expect("a status").code(), text())
+}
+
+#[test]
+fn a_follower_names_the_disk_that_is_full() {
+    let Some(disk) = SmallDisk::mount(40) else { return };
+    let stage = Stage::new();
+    stage.execute(FILL);
+    let sidecar = stage.sidecar(&[]);
+    stage.agrees();
+    let to = disk.path().join("replica.db");
+    let length = std::fs::metadata(&stage.database).expect("a file").len();
+    disk.fill_but(length / 2);
+    let (code, said) = follows(&stage, &to, None);
+    assert_eq!(code, Some(0), "{said}");
+    let folder = format!("(a copy is made in {})", disk.path().display());
+    assert!(said.contains("no space left: free some") && said.contains(&folder), "{said}");
+    disk.empty();
+    std::fs::remove_file(disk.path().join("replica.db-plait-follows")).expect("it is there");
+    disk.fill_but(0);
+    let (code, said) = follows(&stage, &to, None);
+    assert_eq!(code, Some(1), "a new start may find room: {said}");
+    let mark = format!("cannot write its mark {}-plait-follows: ", to.display());
+    assert!(said.contains(&mark) && said.contains("free some space on that disk"), "{said}");
+    disk.empty();
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn a_mark_that_may_not_be_read_or_written_is_named() {
+    use std::os::unix::fs::PermissionsExt as _;
+    const NOBODY: u32 = 65534;
+    let mut runs = Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+    std::os::unix::process::CommandExt::uid(runs.arg("--version").stdout(Stdio::null()), NOBODY);
+    if runs.status().is_err() {
+        eprintln!("skipped: this cannot run the program as another user");
+        return;
+    }
+    let stage = Stage::new();
+    let sidecar = stage.sidecar(&[]);
+    stage.agrees();
+    let rights = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("rights");
+    };
+    let to = stage.folder.path().join("elsewhere.db");
+    let [mark, lock] = ["-plait-follows", "-plait-follows.lock"]
+        .map(|end| PathBuf::from(format!("{}{end}", to.display())));
+    rights(stage.folder.path(), 0o755);
+    std::fs::write(&lock, b"").expect("a file");
+    rights(&lock, 0o666);
+    let (code, said) = follows(&stage, &to, Some(NOBODY));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains(&format!("cannot write its mark {}: ", mark.display())), "{said}");
+    assert!(said.contains("give the file and its folder to the user"), "{said}");
+    std::fs::write(&mark, b"").expect("a file");
+    rights(&mark, 0o000);
+    let (code, said) = follows(&stage, &to, Some(NOBODY));
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains(&format!("cannot read {}: ", mark.display())), "{said}");
     assert_eq!(sidecar.terminated(), 0);
 }
 

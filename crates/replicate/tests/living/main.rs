@@ -16,9 +16,12 @@ mod following;
 #[cfg(feature = "crash-points")]
 mod killed;
 mod model;
+mod owners;
+mod places;
 mod processes;
 mod promoted;
 mod shipper;
 mod stage;
+mod successors;
 mod sums;
 mod trials;

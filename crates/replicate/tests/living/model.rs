@@ -13,7 +13,7 @@ use plait_replicate::library;
 use plait_replicate::record::item::each_page;
 use plait_replicate::record::{Frames, Merge, PageSet};
 use plait_replicate::restore::{Restored, Stop, restore};
-use plait_replicate::store::objects;
+use plait_replicate::store::objects::{self, Missing};
 use plait_replicate::target::{Applied, Birth, Target, TargetError};
 use plait_replicate::world::Patience;
 
@@ -201,7 +201,7 @@ impl Target for Model {
 /// # Errors
 /// In words.
 pub fn restored(url: &Path, folder: &Path, stop: Stop) -> Result<(Rows, Restored), String> {
-    let store = objects::open(url.to_str().expect("UTF-8"), false)?;
+    let store = objects::open(url.to_str().expect("UTF-8"), Missing::Refuse)?;
     let world = real::world(store, Patience::Tries(3));
     let state = Rc::new(RefCell::new(State::default()));
     let model = Model {

@@ -13,6 +13,11 @@ const ROLE: &str = "PLAIT_TEST_ROLE";
 pub struct Process(Child);
 
 impl Process {
+    /// One that was begun elsewhere.
+    pub fn of(child: Child) -> Process {
+        Process(child)
+    }
+
     /// The test program as `role`, with words for it; with `at`, killed at that step of the
     /// engine's.
     pub fn in_role(role: &str, words: &[&str], at: Option<&str>) -> Process {
@@ -48,6 +53,22 @@ impl Process {
         command.envs(at.map(|point| ("PLAIT_CRASH_AT", point)));
         command.arg("follow").arg(url).arg(database).args(["--interval", "20ms"]);
         Process(command.stdout(Stdio::null()).spawn().expect("a process"))
+    }
+
+    /// A follower that is stopped at a step of the engine's.
+    #[cfg(feature = "crash-points")]
+    pub fn follower_stopped(url: &Path, database: &Path, at: &str) -> Process {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+        command.env("PLAIT_STOP_AT", at);
+        command.arg("follow").arg(url).arg(database).args(["--interval", "20ms"]);
+        Process(command.stdout(Stdio::null()).spawn().expect("a process"))
+    }
+
+    /// It stands still.
+    #[cfg(feature = "crash-points")]
+    pub fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()));
+        stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T')))
     }
 
     pub fn signal(&self, signal: rustix::process::Signal) {

@@ -16,7 +16,7 @@ fn promotion_is_final_for_a_follower_that_runs_on() {
     let mut mark = Mark::of_nothing("/mnt/place");
     mark.record = RecordNumber(1);
     mark.write(path, true).expect("it is written");
-    let live = Live::join(path, (7, 0)).expect("it joins");
+    let live = Live::join(path, (7, 0), Box::new(|| true)).expect("it joins");
     assert_eq!(live.unless_promoted(|| 1), Ok(Some(1)));
     let copy = stage.folder.path().join("copy.db");
     open(path).execute(&format!("VACUUM INTO '{}'", copy.display())).expect("a copy");
@@ -32,6 +32,6 @@ fn promotion_is_final_for_a_follower_that_runs_on() {
     drop(live);
     // The mark again, as a follower of before would make it.
     mark.write(path, true).expect("it is written");
-    assert_eq!(Live::join(path, (7, 0)).err(), Some(Unjoined::Promoted));
+    assert_eq!(Live::join(path, (7, 0), Box::new(|| true)).err(), Some(Unjoined::Promoted));
     assert_eq!(kept.integer("SELECT count(*) FROM t"), Ok(2));
 }

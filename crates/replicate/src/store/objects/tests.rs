@@ -71,7 +71,7 @@ fn chance() -> Dice {
 #[test]
 fn the_five_calls_do_what_they_say() {
     let place = place("calls");
-    let store = open(&place.url, true).expect("a store");
+    let store = open(&place.url, Missing::Make).expect("a store");
     block_on(async {
         let large = Bytes::from(vec![7; 9 << 20]);
         let (one, other) = ("chain/000000000000/0000000000000001", "pack/1-2");
@@ -104,7 +104,7 @@ fn the_five_calls_do_what_they_say() {
 #[test]
 fn a_race_says_whether_it_is_fit() {
     let place = place("race");
-    let store = open(&place.url, true).expect("a store");
+    let store = open(&place.url, Missing::Make).expect("a store");
     let chance = chance();
     let (verdict, left) =
         block_on(async { (probe(&store, &chance, ROUNDS).await, store.list("probe/").await) });
@@ -121,7 +121,7 @@ fn a_database_is_shipped_followed_and_restored() {
         return;
     }
     let place = place("whole");
-    let store = open(&place.url, true).expect("a store");
+    let store = open(&place.url, Missing::Make).expect("a store");
     let dice = Rc::new(chance());
     let oracle = Rc::new(Oracle::default());
     // The ledger of what was made is the simulated store's.
@@ -201,7 +201,7 @@ async fn follow(store: &Objects, target: Replica, dice: &Rc<Dice>) -> Result<(),
 #[test]
 fn an_object_that_no_sidecar_makes_is_not_read_into_memory() {
     let folder = tempfile::tempdir().expect("a folder");
-    let store = open(folder.path().to_str().expect("UTF-8"), false).expect("a store");
+    let store = open(folder.path().to_str().expect("UTF-8"), Missing::Refuse).expect("a store");
     let file = std::fs::File::create(folder.path().join("large")).expect("a file");
     let read = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -221,14 +221,16 @@ fn an_object_that_no_sidecar_makes_is_not_read_into_memory() {
 fn a_folder_that_is_missing_or_closed_is_told() {
     let folder = tempfile::tempdir().expect("a folder");
     let missing = folder.path().join("missing");
-    let refused = open(missing.to_str().expect("UTF-8"), false).map(|_| ()).expect_err("missing");
+    let refused =
+        open(missing.to_str().expect("UTF-8"), Missing::Refuse).map(|_| ()).expect_err("missing");
     assert!(
         refused.contains("there is no folder") && refused.contains("missing: check its name"),
         "{refused}"
     );
     let file = folder.path().join("file");
     std::fs::write(&file, b"x").expect("it is written");
-    let refused = open(file.to_str().expect("UTF-8"), true).map(|_| ()).expect_err("a file");
+    let refused =
+        open(file.to_str().expect("UTF-8"), Missing::Make).map(|_| ()).expect_err("a file");
     assert!(refused.contains("cannot create"), "{refused}");
 }
 

@@ -1,0 +1,102 @@
+//! One database, and two that would follow with it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+#[cfg(feature = "crash-points")]
+use std::time::Instant;
+
+use plait_replicate::following::Live;
+use plait_replicate::following::mark::Mark;
+use plait_replicate::ids::RecordNumber;
+
+#[cfg(feature = "crash-points")]
+use crate::following::{LOCK, PATIENCE, nap};
+use crate::following::{agrees, begun, beside, follower, replica, says};
+#[cfg(feature = "crash-points")]
+use crate::model::rows_of;
+#[cfg(feature = "crash-points")]
+use crate::processes::Process;
+use crate::processes::open;
+use crate::stage::Stage;
+
+// holds REPLICA-6
+#[test]
+fn a_follower_that_may_not_be_the_only_one_puts_no_copy_in_place() {
+    let stage = Stage::new();
+    let path = &stage.database;
+    stage.execute("INSERT INTO t VALUES(1, 'own')");
+    let copy = stage.folder.path().join("copy.db");
+    open(path).execute(&format!("VACUUM INTO '{}'", copy.display())).expect("a copy");
+    stage.execute("INSERT INTO t VALUES(2, 'later')");
+    let mut mark = Mark::of_nothing("/mnt/place");
+    mark.record = RecordNumber(1);
+    mark.write(path, true).expect("it is written");
+    let is_alone = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&is_alone);
+    let live = Live::join(path, (7, 0), Box::new(move || asked.load(Ordering::Relaxed)));
+    let live = live.expect("it joins");
+    is_alone.store(false, Ordering::Relaxed);
+    let why = live.copy_from(&copy).expect_err("it would take back what another has written");
+    assert!(why.contains("another follower may have"), "{why}");
+    assert_eq!(open(path).integer("SELECT count(*) FROM t"), Ok(2));
+    let why = Live::join(path, (7, 0), Box::new(|| false)).err();
+    assert!(why.is_some(), "nor does it join");
+    is_alone.store(true, Ordering::Relaxed);
+    drop(live);
+    let live = Live::join(path, (7, 0), Box::new(|| true)).expect("it joins");
+    live.copy_from(&copy).expect("it is alone again");
+    assert_eq!(open(path).integer("SELECT count(*) FROM t"), Ok(1));
+}
+
+// holds TRAIL-1, REPLICA-6
+#[cfg(feature = "crash-points")]
+#[test]
+fn a_follower_that_lost_its_lock_behind_its_last_look_takes_nothing_back() {
+    let (stage, sidecar) = begun();
+    let before = follower(&stage);
+    agrees(&stage);
+    assert_eq!(before.terminated(), 0);
+    stage.execute("UPDATE t SET v = 'old' WHERE id = 10");
+    stage.agrees();
+    // It has looked at its lock, and is about to commit.
+    let stalled = Process::follower_stopped(&stage.url, &replica(&stage), "follower.announced");
+    let begun = Instant::now();
+    while !stalled.is_stopped() {
+        assert!(begun.elapsed() < PATIENCE, "it does not come so far");
+        nap(20);
+    }
+    std::fs::remove_file(beside(&stage, LOCK)).expect("it is there");
+    let second = follower(&stage);
+    stage.execute("UPDATE t SET v = 'new' WHERE id = 10");
+    agrees(&stage);
+    stalled.signal(rustix::process::Signal::CONT);
+    assert_eq!(stalled.ended().code(), Some(2), "another one may have it");
+    assert_eq!(rows_of(&replica(&stage)), stage.rows(), "readers have seen it");
+    stage.execute("UPDATE t SET v = 'newest' WHERE id = 11");
+    agrees(&stage);
+    assert_eq!(second.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds REPLICA-3
+#[test]
+fn a_replica_whose_mark_was_deleted_is_not_begun_anew_over_what_its_readers_have() {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    stage.agrees();
+    agrees(&stage);
+    let reader = open(&replica(&stage));
+    let rows = reader.integer("SELECT count(*) FROM t").expect("it is read");
+    first.kill();
+    std::fs::remove_file(beside(&stage, "-plait-follows")).expect("it is there");
+    let follow = [std::path::Path::new("follow"), &stage.url, &replica(&stage)];
+    // Its session tells what it was; at rest nobody knows.
+    let said = says(&follow, 2);
+    assert!(said.contains("is a replica, and its mark was deleted"), "{said}");
+    assert!(said.contains("`plait promote ") && said.contains("follow anew"), "{said}");
+    assert_eq!(reader.integer("SELECT count(*) FROM t"), Ok(rows));
+    drop(reader);
+    let said = says(&follow, 2);
+    assert!(said.contains("follows nothing: choose a name that is free"), "{said}");
+    assert_eq!(sidecar.terminated(), 0);
+}

@@ -1,0 +1,255 @@
+//! Folders as places, and databases under their names: not there yet, moved away, behind links, and named otherwise.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::disks::trouble;
+use crate::following::{
+    LOCK, PATIENCE, agrees, begun, beside, follower, is_told, is_told_nothing, mark, nap, replica,
+    says,
+};
+use crate::processes::{Process, open};
+use crate::stage::Stage;
+
+// holds TRAIL-4
+#[test]
+fn a_follower_waits_for_its_place_under_its_lock_and_ends_when_it_is_told() {
+    let stage = Stage::new();
+    let first = follower(&stage);
+    while !beside(&stage, LOCK).exists() {
+        nap(1);
+    }
+    assert_eq!(first.terminated(), 0, "at once");
+    // It may have come so far as to say what it waits for: the second one is to say it.
+    let _ = std::fs::remove_file(beside(&stage, "-plait-follows"));
+    let second = follower(&stage);
+    is_told(&stage, "there is no folder ");
+    assert_eq!(follower(&stage).ended().code(), Some(2), "one is there");
+    assert!(!stage.url.exists(), "it makes no place");
+    stage.execute("INSERT INTO t VALUES(1, 'first')");
+    let sidecar = stage.sidecar(&[]);
+    agrees(&stage);
+    is_told_nothing(&stage);
+    assert_eq!(second.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds FOLDER-1
+#[test]
+fn a_folder_that_is_moved_away_is_missed_and_not_made_anew() {
+    let (stage, sidecar) = begun();
+    let keeper = open(&stage.database);
+    keeper.query("SELECT count(*) FROM plait_status").expect("it is asked");
+    let first = stage.agrees().snapshot;
+    let away = stage.folder.path().join("away");
+    std::fs::rename(&stage.url, &away).expect("it goes");
+    keeper.execute("INSERT INTO t VALUES(3, 'meanwhile')").expect("it commits");
+    let begun = Instant::now();
+    let missed = format!("the store is not there: there is no folder {}", stage.url.display());
+    assert!(trouble(&stage).contains(&missed), "{}", trouble(&stage));
+    assert!(begun.elapsed().as_secs() < 8, "before it would have looked for its place");
+    // Nor by a new start in this session.
+    sidecar.kill();
+    let sidecar = stage.sidecar(&[]);
+    assert!(trouble(&stage).contains("there is no folder"));
+    nap(1500);
+    assert!(!stage.url.exists(), "an empty one would look like a replica");
+    std::fs::rename(&away, &stage.url).expect("it comes back");
+    assert_eq!(stage.agrees().snapshot, first, "the log still had it");
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds FOLDER-1
+#[test]
+fn a_long_name_of_a_place_is_known_again() {
+    let stage = Stage::new();
+    let url = stage.folder.path().join("µ".repeat(120)).join("replica");
+    let stage = Stage { url, ..stage };
+    let keeper = open(&stage.database);
+    keeper.query("SELECT count(*) FROM plait_status").expect("it is asked");
+    keeper.execute("INSERT INTO t VALUES(3, 'a session that stays')").expect("it commits");
+    let sidecar = stage.sidecar(&[]);
+    stage.agrees();
+    sidecar.kill();
+    let away = stage.folder.path().join("away");
+    std::fs::rename(&stage.url, &away).expect("it goes");
+    let sidecar = stage.sidecar(&[]);
+    assert!(trouble(&stage).contains("there is no folder"));
+    assert!(!stage.url.exists());
+    std::fs::rename(&away, &stage.url).expect("it comes back");
+    keeper.execute("INSERT INTO t VALUES(4, 'behind it')").expect("it commits");
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn a_probe_leaves_no_folder_where_none_was() {
+    let stage = Stage::new();
+    let probe = || says(&[Path::new("probe"), &stage.url], 0);
+    probe();
+    assert!(!stage.url.exists());
+    std::fs::create_dir(&stage.url).expect("a folder");
+    probe();
+    assert!(stage.url.exists());
+}
+
+// holds FOLDER-2
+#[test]
+fn nothing_is_shipped_into_another_folder_of_the_name() {
+    let (stage, sidecar) = begun();
+    let keeper = open(&stage.database);
+    keeper.query("SELECT count(*) FROM plait_status").expect("it is asked");
+    stage.agrees();
+    let away = stage.folder.path().join("away");
+    let names = |place: &Path| std::fs::read_dir(place).expect("a folder").count();
+    // Between two looks for the own place.
+    std::fs::rename(&stage.url, &away).expect("it goes");
+    std::fs::create_dir(&stage.url).expect("another");
+    keeper.execute("INSERT INTO t VALUES(3, 'meanwhile')").expect("it commits");
+    let begun = Instant::now();
+    assert_eq!(sidecar.ended().code(), Some(1));
+    assert!(begun.elapsed().as_secs() < 8, "at its next write");
+    assert_eq!(names(&stage.url), 0);
+}
+
+// holds FOLDER-2
+#[test]
+fn a_disk_that_comes_back_under_another_number_is_the_same_place() {
+    let (stage, sidecar) = begun();
+    let first = stage.agrees().snapshot;
+    sidecar.signal(rustix::process::Signal::STOP);
+    let away = stage.folder.path().join("away");
+    std::fs::rename(&stage.url, &away).expect("it goes");
+    let copied = std::process::Command::new("cp").arg("-a").arg(&away).arg(&stage.url).status();
+    assert!(copied.is_ok_and(|status| status.success()));
+    sidecar.signal(rustix::process::Signal::CONT);
+    stage.execute("INSERT INTO t VALUES(3, 'meanwhile')");
+    assert_eq!(stage.agrees().snapshot, first);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+/// Names of the place of a stage.
+fn names(stage: &Stage) -> Vec<String> {
+    let (place, folder) = (stage.url.display(), stage.folder.path());
+    std::os::unix::fs::symlink(folder, folder.join("link")).expect("a link");
+    let folder = folder.display();
+    vec![
+        format!("{place}/"),
+        format!("{folder}/./replica"),
+        format!("{folder}/link/replica"),
+        format!("{place}/../replica"),
+        format!("file://{place}"),
+    ]
+}
+
+#[test]
+fn a_folder_is_one_place_under_all_of_its_names() {
+    let (stage, sidecar) = begun();
+    stage.agrees();
+    for (n, name) in names(&stage).into_iter().enumerate() {
+        let named = Process::follower(Path::new(&name), &replica(&stage), None);
+        stage.execute(&format!("INSERT INTO t VALUES({n}, 'under another name')"));
+        agrees(&stage);
+        assert_eq!(named.terminated(), 0, "{name}");
+        let told = mark(&stage).place;
+        assert!(!told.contains("file:") && !told.ends_with('/'), "{told}: for people");
+        // And a replica is not shipped to the place that it follows.
+        let itself = [Path::new("run"), Path::new(&name), &replica(&stage)];
+        let said = says(&itself, 2);
+        assert!(said.contains("follows this place"), "{name}: {said}");
+        let inside = [Path::new("follow"), Path::new(&name), &stage.url.join("inside.db")];
+        assert!(says(&inside, 2).contains("choose another folder"), "{name}");
+    }
+    assert_eq!(sidecar.terminated(), 0);
+    // A place that was shipped to is the same one for its sidecar.
+    let keeper = open(&stage.database);
+    keeper.query("SELECT count(*) FROM plait_status").expect("it is asked");
+    keeper.execute("INSERT INTO t VALUES(50, 'a session that stays')").expect("it commits");
+    let sidecar = stage.sidecar(&[]);
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+    std::fs::remove_dir_all(&stage.url).expect("it goes");
+    std::fs::create_dir(&stage.url).expect("an empty one");
+    for name in [format!("{}/", stage.url.display()), format!("file://{}", stage.url.display())] {
+        let said = says(&[Path::new("run"), Path::new(&name), &stage.database], 2);
+        assert!(said.contains("was shipped here before"), "{name}: {said}");
+    }
+}
+
+#[test]
+fn a_line_break_in_a_name_breaks_no_mark() {
+    let stage = Stage::new();
+    let place = stage.folder.path().join("a\nplace");
+    for command in ["follow", "run"] {
+        let said = says(&[Path::new(command), &place, &replica(&stage)], 2);
+        assert!(said.contains("a newline or another control character"), "{said}");
+    }
+    assert!(!beside(&stage, "-plait-follows").exists() && !place.exists());
+    stage.execute("INSERT INTO t VALUES(1, 'first')");
+    let sidecar = stage.sidecar(&[]);
+    stage.agrees();
+    let named: PathBuf = stage.folder.path().join("a\nseeding 1\u{1b}[2J.db");
+    let follower = Process::follower(&stage.url, &named, None);
+    let begun = Instant::now();
+    let mark = || plait_replicate::following::mark::Mark::read(&named);
+    while mark().expect("it is whole").is_none_or(|mark| mark.seeding) {
+        assert!(begun.elapsed() < PATIENCE, "nothing comes");
+        nap(20);
+    }
+    // A trouble that names the database.
+    let keeper = open(&named);
+    keeper.query("SELECT count(*) FROM t").expect("it is read");
+    std::fs::remove_file(named.with_extension("db-plait-follows")).expect("it is there");
+    while mark().expect("it is whole").is_none() {
+        assert!(begun.elapsed() < PATIENCE, "it is not made anew");
+        nap(20);
+    }
+    assert_eq!(follower.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn a_link_is_followed_to_the_database() {
+    let (stage, sidecar) = begun();
+    let (link, there) = (replica(&stage), stage.folder.path().join("disk"));
+    std::fs::create_dir(&there).expect("a folder");
+    let follows = follower(&stage);
+    agrees(&stage);
+    assert_eq!(follows.terminated(), 0);
+    for end in ["", "-plait-follows"] {
+        let name = format!("elsewhere.db{end}");
+        std::fs::rename(stage.folder.path().join(&name), there.join(&name)).expect("it moves");
+    }
+    std::os::unix::fs::symlink(there.join("elsewhere.db"), &link).expect("a link");
+    let follows = follower(&stage);
+    stage.execute("INSERT INTO t VALUES(2, 'behind the link')");
+    agrees(&stage);
+    let refused = open(&link).execute("INSERT INTO t VALUES(3, 'own')");
+    assert!(refused.is_err(), "it is a replica");
+    assert_eq!(follows.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn what_can_be_no_replica_is_refused_with_what_to_do() {
+    let stage = Stage::new();
+    std::fs::create_dir_all(&stage.url).expect("a folder");
+    let inside = stage.url.join("replica.db");
+    let said = says(&[Path::new("follow"), &stage.url, &inside], 2);
+    assert!(said.contains("choose another folder"), "{said}");
+    let link = stage.folder.path().join("link.db");
+    std::os::unix::fs::symlink("nowhere.db", &link).expect("a link");
+    let said = says(&[Path::new("follow"), &stage.url, &link], 2);
+    assert!(said.contains("a symbolic link to what is not there"), "{said}");
+    let said = says(&[Path::new("replicas"), &stage.folder.path().join("nope")], 1);
+    assert!(said.contains("there is no folder ") && said.contains("check its name"), "{said}");
+    // Nothing is at the place yet: that is said at once, and waited for.
+    let waits = follower(&stage);
+    is_told(&stage, "no replica at this place: check the URL");
+    stage.execute("INSERT INTO t VALUES(5, 'first')");
+    let sidecar = stage.sidecar(&[]);
+    agrees(&stage);
+    is_told_nothing(&stage);
+    assert_eq!(waits.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
