@@ -20,7 +20,7 @@
 //! | right_owner | queue | meaning |
 //! |---|---|---|
 //! | 0 | empty | free: any connection may take it or commit |
-//! | 0 | waiters | free; the first is called, and may have it reserved (`right_reserved`) |
+//! | 0 | waiters | free; the first is called, or looks by itself, and may have it reserved (`right_reserved`) |
 //! | s | any | slot s holds it |
 //! | s, its `early_until_ns` not 0 | any | slot s holds it early, and may lose it (RIGHT-10) |
 //!
@@ -55,8 +55,8 @@
 //!   writes. Until then it may lose it: to one that waits at that time or later, and to one that
 //!   would be told BUSY, which a waiter with that word does not keep from it either. Whoever takes
 //!   the right sets the word, so it is of this holder.
-//! - RIGHT-11 A release in a run (txn/runs.rs) calls no waiter that was called in vain less than [`VAIN`] ago:
-//!   that one looks by itself before as much time is over.
+//! - RIGHT-11 A release in a run (txn/runs.rs) calls no patient waiter that was called in vain less than [`VAIN`]
+//!   ago: that one looks by itself before as much time is over.
 //!
 //! # The waits
 //!
@@ -95,6 +95,10 @@ const SILENT_NS: u64 = 20_000_000;
 
 /// How long a waiter sleeps that was called in vain (RIGHT-11).
 pub(crate) const VAIN: Duration = Duration::from_millis(1);
+/// A waiter that waits for less is not spared: behind runs the queue is served by periods alone.
+const PATIENT: Duration = Duration::from_millis(100);
+/// In `called_ns` of such a one that was called in vain.
+const IMPATIENT: u64 = u64::MAX;
 
 /// Shortest sleep of a waiter whose timeout is about to end.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
@@ -105,7 +109,7 @@ pub(crate) mod answer {
     pub(crate) const NONE: u32 = 0;
     /// The right's holder waits for the end of this waiter's snapshot.
     pub(crate) const REFUSED: u32 = 2;
-    /// The right is free: the waiter may take it, unless a running connection is faster.
+    /// The waiter may take the right if it is free: unless a running connection was faster, or it was called in vain.
     pub(crate) const CALLED: u32 = 3;
 }
 
@@ -353,9 +357,15 @@ impl Right {
 
     /// (M) True if the waiter was called in vain, and looks before [`VAIN`] is over (RIGHT-11).
     fn looks_by_itself(&self, waiter: SlotIndex, now: u64) -> bool {
-        let s = self.slots.at(waiter);
-        s.granted.load(Relaxed) == answer::NONE
-            && now.saturating_sub(s.called_ns.load(Relaxed)) < VAIN.as_nanos() as u64
+        self.slots.at(waiter).granted.load(Relaxed) == answer::NONE
+            && self.was_called_of_late(waiter, now)
+    }
+
+    /// True if the waiter was called less than [`VAIN`] ago. Whoever spares it and the waiter itself, which sleeps for
+    /// as long at most then, ask the same word: a nap that began later ends later (RIGHT-11).
+    fn was_called_of_late(&self, waiter: SlotIndex, now: u64) -> bool {
+        let since = now.checked_sub(self.slots.at(waiter).called_ns.load(Relaxed));
+        since.is_some_and(|since| since < VAIN.as_nanos() as u64)
     }
 
     /// (M) True if RIGHT-1 holds, for asserts.
@@ -523,12 +533,12 @@ impl Database {
     ) -> Result<()> {
         let granted = &self.slots.at(slot).granted;
         let mut left = timeout;
-        let mut in_vain = false;
         for tick in 1.. {
             let nap = (left / 4).min(TICK);
             let nap = self.right.early_holder().map_or(nap, |(_, of_holder)| nap.min(of_holder));
             let nap = nap.max(SHORTEST_SLEEP).min(left);
-            let nap = if in_vain { nap.min(VAIN) } else { nap };
+            let looks = self.right.was_called_of_late(slot, clock::monotonic_ns());
+            let nap = if looks { nap.min(VAIN) } else { nap };
             let asleep = Instant::now();
             futex::wait(granted, answer::NONE, Some(nap));
             left -= asleep.elapsed().min(nap);
@@ -542,10 +552,11 @@ impl Database {
             self.check_poison()?;
             self.end_early(false)?;
             let is_free = self.right.owner() == 0;
-            if (is_free || answered == answer::CALLED) && self.take_from_queue(slot, claim)? {
+            if (is_free || answered == answer::CALLED)
+                && self.take_from_queue(slot, claim, timeout >= PATIENT)?
+            {
                 return Ok(());
             }
-            in_vain = answered == answer::CALLED;
             self.collect();
             let stop = if interrupted() { Some(Error::Interrupted) } else { None };
             if stop.is_some() || left.is_zero() {
@@ -612,8 +623,11 @@ impl Database {
             let now = clock::monotonic_ns();
             let is_held = self.right.owner() == holder.word();
             let next = self.right.first_responsive_waiter(now).filter(|_| is_held);
-            next.filter(|next| !self.right.looks_by_itself(*next, now))
-                .and_then(|next| self.right.call(next, now))
+            let is_to_look = |next: &SlotIndex| {
+                !self.right.looks_by_itself(*next, now)
+                    && self.slots.at(*next).called_ns.load(Relaxed) != IMPATIENT
+            };
+            next.filter(is_to_look).and_then(|next| self.right.call(next, now))
         };
         self.right.wake(next);
     }
@@ -649,8 +663,9 @@ impl Database {
         Ok(Attempt::Queued)
     }
 
-    /// Takes the right for a waiter if it is still free. If not, the waiter may be called again.
-    fn take_from_queue(&self, slot: SlotIndex, claim: Claim) -> Result<bool> {
+    /// Takes the right for a waiter if it is still free. If not, the waiter may be called again: if it `is_patient`, not
+    /// before it has looked by itself.
+    fn take_from_queue(&self, slot: SlotIndex, claim: Claim, is_patient: bool) -> Result<bool> {
         let _guard = self.lock_commit()?;
         let c = self.control();
         let s = self.slots.at(slot);
@@ -660,6 +675,9 @@ impl Database {
         if answered == answer::REFUSED || !is_free {
             if answered == answer::CALLED {
                 s.granted.store(answer::NONE, Relaxed);
+                if !is_patient {
+                    s.called_ns.store(IMPATIENT, Relaxed);
+                }
             }
             return Ok(false);
         }
