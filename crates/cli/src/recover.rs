@@ -215,7 +215,7 @@ fn still_in_wal(args: &RecoverArgs, after: &Inspection) -> Failure {
             0 => "a program that is not seen from here".to_owned(),
             _ => crate::status::people(&openers),
         };
-        (format!("{who} has it open"), "close it, and run the command again".to_owned())
+        (format!("it is open in {who}"), "close it, and run the command again".to_owned())
     } else if let Some(path) =
         [&*after.path, folder, &*wal].into_iter().find(|path| !os::is_writable(path))
     {
