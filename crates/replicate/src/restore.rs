@@ -373,7 +373,11 @@ impl Replay<'_> {
     /// The last record is what the one behind it names, if there is one.
     async fn check_last(&self, reader: &mut Reader, last: Link) -> Result<()> {
         let next = last.number.next();
-        let Ok(Found::Object(bytes)) = reader.object(next, false).await else { return Ok(()) };
+        let bytes = match reader.object(next, false).await {
+            Ok(Found::Object(bytes)) => bytes,
+            Err(error @ Error::Store { .. }) => return Err(error),
+            Ok(Found::Nothing) | Err(_) => return Ok(()),
+        };
         let is_other = |header: &Header| {
             header.number == next && last.hash.is_some_and(|hash| hash != header.previous)
         };
