@@ -34,6 +34,6 @@ wait $open
 rm hold copy.db
 "$plait" check app.db
 "$plait" probe replica | grep -q "fit for replicas"
-rm -r replica
+[ ! -e replica ]
 "$plait" disable app.db
 [ "$(find . -name 'app.db*' | wc -l)" = 1 ]
