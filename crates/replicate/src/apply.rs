@@ -21,7 +21,8 @@ use crate::ids::{ChainId, CommitTs, Generation, Hash, Lsn, Position, RecordNumbe
 use crate::names;
 use crate::record::item::each_page;
 use crate::record::{
-    Body, Follows, Frames, Header, Item, Merge, PageSet, Parts, Record, SnapshotRef, inflate,
+    Body, Follows, Frames, Header, Item, Merge, PageSet, Parts, Record, SnapshotRef,
+    compress::inflate,
 };
 use crate::target::{Applied, Birth, Target, TargetError};
 use crate::world::World;

@@ -130,7 +130,9 @@ impl Log {
         let none = CommitTs::new(0);
         let (first_commit, last_commit) = (none, none);
         let from = first.from;
-        let bytes_so_far = Vec::new();
+        // All at once: it would move as it grows.
+        let most = (through - from).min((bytes as u64).saturating_add(PIECE_BYTES));
+        let bytes_so_far = Vec::with_capacity(most as usize);
         let stretch =
             Stretch { generation, from, first_commit, last_commit, crc: 0, bytes: bytes_so_far };
         let mut growing = Growing { stretch, whole: 0, given: 0, last: None };

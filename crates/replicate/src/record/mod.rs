@@ -32,6 +32,7 @@
 //! it all is for. A record is input: nothing of it is believed before both checksums are right, and
 //! no length in it makes the reader allocate more than [`RAW_BYTES_MAX`].
 
+pub(crate) mod compress;
 pub mod item;
 mod wire;
 
@@ -42,6 +43,7 @@ pub use item::{
 };
 use wire::{Reader, Writer};
 
+use self::compress::{compress_behind, inflate};
 use crate::ids::{
     ChainId, CommitTs, Epoch, Generation, Hash, Lsn, Nonce, Position, RecordNumber, Salt,
 };
@@ -55,11 +57,6 @@ pub const HEADER_BYTES: usize = 188;
 /// Longest body, uncompressed: twice the longest frame, and its headers.
 pub const RAW_BYTES_MAX: usize = (16 << 20) + (64 << 10);
 const COMPRESSED: u32 = 1;
-/// Bodies below this are stored as they are.
-const COMPRESS_FROM_BYTES: usize = 128;
-/// A record is made once a second and has little time.
-const LEVEL: i32 = 1;
-
 /// Everything in a record's header that is not about its body.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Header {
@@ -129,16 +126,22 @@ impl Record {
     /// # Panics
     /// If the items are longer than [`RAW_BYTES_MAX`], which their maker has to see to.
     pub fn encode(&self) -> Bytes {
-        let mut body = Writer::default();
+        let mut body = Writer::with_capacity(self.items.iter().map(Item::len_max).sum());
         self.items.iter().for_each(|item| item.encode(&mut body));
         let raw = body.into_bytes();
         assert!(raw.len() <= RAW_BYTES_MAX, "a record of {} bytes", raw.len());
-        let (flags, stored) = compress(&raw);
+        let (is_compressed, mut out) = compress_behind(HEADER_BYTES, &raw);
+        let header = self.encode_header(is_compressed, raw.len(), &out[HEADER_BYTES..]);
+        out[..HEADER_BYTES].copy_from_slice(header.as_bytes());
+        out.into()
+    }
+
+    fn encode_header(&self, is_compressed: bool, raw_bytes: usize, stored: &[u8]) -> Writer {
         let header = &self.header;
-        let mut out = Writer::with_capacity(HEADER_BYTES + stored.len());
+        let mut out = Writer::with_capacity(HEADER_BYTES);
         out.bytes(&MAGIC);
         out.u32(VERSION);
-        out.u32(flags);
+        out.u32(if is_compressed { COMPRESSED } else { 0 });
         out.bytes(&header.chain.0);
         out.u64(header.number.0);
         out.u64(header.epoch.0);
@@ -156,13 +159,12 @@ impl Record {
         out.u32(header.segment_bytes);
         out.u32(header.position.crc);
         out.u32(self.items.len() as u32);
-        out.u32(raw.len() as u32);
+        out.u32(raw_bytes as u32);
         out.u32(stored.len() as u32);
-        out.u32(crc32c::crc32c(&stored));
+        out.u32(crc32c::crc32c(stored));
         let crc = crc32c::crc32c(out.as_bytes());
         out.u32(crc);
-        out.bytes(&stored);
-        out.into_bytes().into()
+        out
     }
 
     /// Decodes a record, which is the whole of `bytes`.
@@ -299,16 +301,6 @@ fn read_header(r: &mut Reader<'_>) -> Option<(Header, Outline, u32)> {
     Some((header, outline, crc))
 }
 
-fn compress(raw: &[u8]) -> (u32, Vec<u8>) {
-    if raw.len() >= COMPRESS_FROM_BYTES
-        && let Ok(stored) = zstd::bulk::compress(raw, LEVEL)
-        && stored.len() < raw.len()
-    {
-        return (COMPRESSED, stored);
-    }
-    (0, raw.to_vec())
-}
-
 fn decompress(stored: &Bytes, outline: &Outline) -> Result<Bytes, BadRecord> {
     let raw_bytes = outline.raw_bytes as usize;
     if outline.flags & COMPRESSED == 0 {
@@ -316,12 +308,6 @@ fn decompress(stored: &Bytes, outline: &Outline) -> Result<Bytes, BadRecord> {
         return is_whole.then(|| stored.clone()).ok_or(BadRecord::Malformed("body"));
     }
     inflate(stored, raw_bytes).ok_or(BadRecord::Malformed("body"))
-}
-
-/// Decompresses what has exactly `raw_bytes` bytes then.
-pub fn inflate(stored: &[u8], raw_bytes: usize) -> Option<Bytes> {
-    let raw = zstd::bulk::decompress(stored, raw_bytes).ok()?;
-    (raw.len() == raw_bytes).then(|| raw.into())
 }
 
 #[cfg(test)]
