@@ -60,7 +60,7 @@ pub fn run(args: &FollowArgs) -> u8 {
         Ok(following) => following,
         Err(error) => return say(code_of(&error), &error.to_string()),
     };
-    match runtime.block_on(follow(args, following, &stop, signals)) {
+    match real::run_on(runtime, follow(args, following, &stop, signals)) {
         Ok(()) => OVER,
         Err(error) => say(code_of(&error), &error.to_string()),
     }

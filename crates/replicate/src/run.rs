@@ -116,7 +116,7 @@ pub fn run(args: &RunArgs) -> u8 {
         Err(text) => return say(USAGE, &text),
     };
     let database = living.database();
-    let ended = runtime.block_on(ship(args, store, living, &shared, &database, signals));
+    let ended = real::run_on(runtime, ship(args, store, living, &shared, &database, signals));
     database
         .note_shipping_trouble(&ended.as_ref().err().map(Error::to_string).unwrap_or_default(), 0);
     match ended {

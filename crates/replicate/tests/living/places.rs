@@ -34,6 +34,35 @@ fn a_follower_waits_for_its_place_under_its_lock_and_ends_when_it_is_told() {
     assert_eq!(sidecar.terminated(), 0);
 }
 
+#[test]
+fn what_waits_for_a_folder_that_does_not_answer_ends_when_it_is_told() {
+    let (stage, sidecar) = begun();
+    let follows = follower(&stage);
+    agrees(&stage);
+    assert_eq!(sidecar.terminated(), 0);
+    agrees(&stage);
+    nap(200);
+    assert_eq!(follows.terminated(), 0);
+    // Who opens the next record waits for its writer, as for the server of a network file system.
+    let tip = stage.restored().expect("it is restored").1.record;
+    let next = stage.url.join(plait_replicate::names::record(tip.next()));
+    let made = std::process::Command::new("mkfifo").arg(&next).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    let (sidecar, follower) = (stage.sidecar(&[]), follower(&stage));
+    for process in [&sidecar, &follower] {
+        // Where the kernel does not say so it has had the time.
+        let begun = Instant::now();
+        while !process.waits_in("wait_for_partner") && begun.elapsed().as_secs() < 5 {
+            nap(20);
+        }
+        process.signal(rustix::process::Signal::TERM);
+    }
+    let begun = Instant::now();
+    assert_eq!(sidecar.ended().code(), Some(1), "it has shipped nothing");
+    assert_eq!(follower.ended().code(), Some(0));
+    assert!(begun.elapsed().as_secs() < 20, "each waits for ten seconds");
+}
+
 // holds FOLDER-1
 #[test]
 fn a_folder_that_is_moved_away_is_missed_and_not_made_anew() {
