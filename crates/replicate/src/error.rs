@@ -159,6 +159,20 @@ pub enum Error {
         /// What the database names.
         chain: ChainId,
     },
+    /// A database was shipped to this place, which has lost how that began.
+    #[error(
+        "the database was shipped to this place before (chain {chain}), and the place has lost records since: record \
+         {number} ({name}), with which its last sidecar began, is not there; bring back what was there, or begin anew with \
+         --take-over"
+    )]
+    Lost {
+        /// What the database names, and the place.
+        chain: ChainId,
+        /// Which one.
+        number: RecordNumber,
+        /// Its object.
+        name: String,
+    },
     /// Starters have overtaken each other.
     #[error("another sidecar started at the same time, three times over: let one of them run")]
     Overtaken,

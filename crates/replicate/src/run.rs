@@ -154,6 +154,7 @@ fn code_of(error: &Error, end: Option<End>) -> u8 {
         | Error::OtherChain { .. }
         | Error::MadeAnew { .. }
         | Error::NotThere { .. }
+        | Error::Lost { .. }
         | Error::Unfit(_) => USAGE,
         Error::Ended(_) if end == Some(End::Over) => OVER,
         _ => AGAIN,

@@ -102,8 +102,11 @@ fn an_open_that_was_removed_is_missed_and_a_new_sidecar_breaks_off() {
     assert!(matches!(error, Error::Missing { number, .. } if number == opened), "{error:?}");
     assert!(text.contains("was removed"), "{text}");
     drop(second);
-    // Whose the chain is, nothing says any more.
-    let (error, _) = refused(stage.open(&database, calm()));
+    // The database knows its own chain; whose it is, nothing tells another one any more.
+    let (error, text) = refused(stage.open(&database, calm()));
+    assert!(matches!(error, Error::Lost { number, .. } if number == opened), "{error:?}");
+    assert!(text.contains("was shipped to this place before"), "{text}");
+    let (error, _) = refused(stage.open(&stage.database("beta"), calm()));
     assert!(matches!(error, Error::Occupied { .. }), "{error:?}");
     let mut third =
         stage.open(&database, Settings { take_over: true, ..calm() }).expect("it is told to");

@@ -5,8 +5,10 @@
 //! what it has opened. Nothing is held between two calls, so that a disk can be unmounted.
 //!
 //! - FOLDER-1 No call makes the folder. Where it is missing the call fails, and says so ([`StoreError::Gone`]).
-//! - FOLDER-2 What has made a record makes and deletes nothing in another folder of this name that has not that record:
-//!   that place was moved, replaced or is not mounted. Reads are answered: they tell what is there.
+//! - FOLDER-2 What has made a record makes and deletes nothing in a folder of this name that has neither that record nor
+//!   a pack of that number or a later one: that place was moved, emptied, replaced or is not mounted. Device and inode do
+//!   not tell: a file system gives a new folder the numbers of one that was removed just now. Reads are answered: they tell
+//!   what is there.
 
 use std::io::ErrorKind;
 use std::mem::ManuallyDrop;
@@ -17,25 +19,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use object_store::prefix::PrefixStore;
-use rustix::fs::{AtFlags, Mode, OFlags, fstat, open, statat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, open, openat, statat};
+use rustix::io::Errno;
 
 use super::StoreError;
+use crate::ids::RecordNumber;
 use crate::names;
 
 /// A folder.
 pub struct Folder {
     path: PathBuf,
-    last: Mutex<Option<Made>>,
+    /// The last record that was made.
+    last: Mutex<Option<RecordNumber>>,
 }
-
-/// The last record that was made.
-struct Made {
-    folder: Identity,
-    name: String,
-}
-
-/// Device and inode.
-type Identity = (u64, u64);
 
 /// The folder that had the name when a call began.
 pub struct Opened {
@@ -43,7 +39,6 @@ pub struct Opened {
     /// What the store calls it.
     alias: String,
     path: String,
-    identity: Identity,
     // A call that was given up may go on in another thread, and means this folder by the number: it stays open then.
     file: ManuallyDrop<OwnedFd>,
 }
@@ -81,44 +76,66 @@ impl Folder {
             ErrorKind::PermissionDenied => StoreError::Denied(format!("cannot open {path}: {e}")),
             _ => StoreError::Unavailable(format!("cannot open {path}: {e}")),
         })?;
-        let stat = fstat(&file).map_err(|e| {
-            let e = std::io::Error::from(e);
-            StoreError::Unavailable(format!("cannot look at {path}: {e}"))
-        })?;
-        let identity = (stat.st_dev, stat.st_ino);
         if changes {
-            self.refuse_another(&file, identity)?;
+            self.refuse_another(&file)?;
         }
         let alias = format!("/proc/self/fd/{}", file.as_raw_fd());
         let whole = LocalFileSystem::new().with_fsync(true);
         let store = Arc::new(PrefixStore::new(whole, &alias[1..]));
-        Ok(Opened { store, alias, path, identity, file: ManuallyDrop::new(file) })
+        Ok(Opened { store, alias, path, file: ManuallyDrop::new(file) })
     }
 
     /// FOLDER-2.
-    fn refuse_another(&self, file: &OwnedFd, identity: Identity) -> Result<(), StoreError> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *last {
-            Some(made) if made.folder != identity => {
-                // A disk that comes back may have another number.
-                if statat(file, &*made.name, AtFlags::empty()).is_err() {
-                    return Err(StoreError::Gone(format!(
-                        "{} is another folder than before, without what was shipped",
-                        self.path.display()
-                    )));
-                }
-                made.folder = identity;
-                Ok(())
+    fn refuse_another(&self, file: &OwnedFd) -> Result<(), StoreError> {
+        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(last) = last else { return Ok(()) };
+        let (path, name) = (self.path.display(), names::record(last));
+        let is_there = match statat(file, &*name, AtFlags::empty()) {
+            Ok(_) => Ok(true),
+            // Another writer, which fences this one, has packed it.
+            Err(Errno::NOENT | Errno::NOTDIR) => has_pack_of(file, last),
+            Err(e) => Err(e),
+        };
+        match is_there {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StoreError::Gone(format!(
+                "{path} is without {name}, the last record that was made there: it is another folder, or was emptied"
+            ))),
+            Err(e) => {
+                let e = std::io::Error::from(e);
+                Err(StoreError::Unavailable(format!("cannot look at {name} in {path}: {e}")))
             }
-            _ => Ok(()),
         }
     }
 
-    /// An object was made in the folder that was opened.
-    pub fn note_made(&self, opened: &Opened, name: &str) {
-        if names::parse_record(name).is_some() {
-            let made = Made { folder: opened.identity, name: name.to_owned() };
-            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
+    /// An object was made.
+    pub fn note_made(&self, name: &str) {
+        if let Some(number) = names::parse_record(name) {
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(number);
         }
     }
+
+    /// Objects were deleted.
+    pub fn note_deleted(&self, names: &[String]) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_some_and(|last| names.contains(&names::record(last))) {
+            *last = None;
+        }
+    }
+}
+
+/// A folder has a pack of this number, or of a later one.
+fn has_pack_of(file: &OwnedFd, number: RecordNumber) -> Result<bool, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let packs = match openat(file, names::PACKS, flags, Mode::empty()) {
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
+        packs => packs?,
+    };
+    for entry in Dir::read_from(packs)? {
+        let name = format!("{}{}", names::PACKS, entry?.file_name().to_string_lossy());
+        if names::parse_pack(&name).is_some_and(|(_, last)| last >= number) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

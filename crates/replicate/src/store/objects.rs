@@ -233,8 +233,8 @@ impl Reached {
     }
 
     fn note_made(&self, name: &str) {
-        if let Reached::Folder(folder, opened) = self {
-            folder.note_made(opened, name);
+        if let Reached::Folder(folder, _) = self {
+            folder.note_made(name);
         }
     }
 
@@ -327,6 +327,9 @@ impl Store for Objects {
                 }
             }
             drop(deleted);
+            if let (Reached::Folder(folder, _), Ok(())) = (&reached, &answer) {
+                folder.note_deleted(names);
+            }
             reached.ended(answer)
         })
     }

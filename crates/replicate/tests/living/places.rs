@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use plait_replicate::ids::RecordNumber;
+
 use crate::disks::trouble;
 use crate::following::{
     LOCK, PATIENCE, agrees, begun, beside, follower, is_told, is_told_nothing, mark, nap, replica,
@@ -139,6 +141,32 @@ fn nothing_is_shipped_into_another_folder_of_the_name() {
     assert_eq!(sidecar.ended().code(), Some(1));
     assert!(begun.elapsed().as_secs() < 8, "at its next write");
     assert_eq!(names(&stage.url), 0);
+}
+
+// holds FOLDER-2
+#[test]
+fn nothing_is_shipped_into_what_was_emptied_under_the_sidecar() {
+    let (stage, sidecar) = begun();
+    let keeper = open(&stage.database);
+    keeper.query("SELECT count(*) FROM plait_status").expect("it is asked");
+    stage.agrees();
+    // On some file systems a folder that is made anew has the number of the one that was removed.
+    let chain = stage.url.join("chain");
+    std::fs::rename(&chain, stage.folder.path().join("away")).expect("it goes");
+    keeper.execute("INSERT INTO t VALUES(3, 'meanwhile')").expect("it commits");
+    let begun = Instant::now();
+    assert_eq!(sidecar.ended().code(), Some(1));
+    assert!(begun.elapsed().as_secs() < 8, "at its next write");
+    assert!(!chain.exists(), "nothing was made");
+    // A start at a place that has lost its beginning names that, and no other sidecar.
+    std::fs::rename(stage.folder.path().join("away"), &chain).expect("it comes back");
+    let first = stage.url.join(plait_replicate::names::record(RecordNumber::FIRST));
+    std::fs::remove_file(first).expect("it is there");
+    let said = says(&[Path::new("run"), &stage.url, &stage.database], 2);
+    assert!(said.contains("was shipped to this place before"), "{said}");
+    let sidecar = stage.sidecar(&["--take-over"]);
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
 }
 
 // holds FOLDER-2

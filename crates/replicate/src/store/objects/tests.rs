@@ -247,3 +247,37 @@ fn how_long_a_request_took_is_no_part_of_its_error() {
         assert_eq!(without_time(text), left);
     }
 }
+
+// holds FOLDER-2
+#[test]
+fn a_folder_without_the_last_record_takes_nothing_whatever_its_number() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = folder.path().join("place");
+    let store = open(place.to_str().expect("UTF-8"), Missing::Make).expect("a store");
+    let record = |number| crate::names::record(crate::ids::RecordNumber(number));
+    let create = |number| block_on(store.create(&record(number), Bytes::from_static(b"x")));
+    assert_eq!(create(7), Ok(Created::Made));
+    // The folder itself stays, as one that is made anew has the number of the one before on ext4.
+    let chain = place.join("chain");
+    std::fs::remove_dir_all(&chain).expect("it goes");
+    let refused = |answer: Result<(), StoreError>| {
+        let why = answer.expect_err("it is another folder").to_string();
+        assert!(why.contains("is not there: ") && why.contains(&record(7)), "{why}");
+    };
+    refused(create(8).map(|_| ()));
+    refused(block_on(store.put("part/1", Bytes::from_static(b"x"))));
+    refused(block_on(store.delete(&[record(6)])));
+    assert!(!chain.exists() && !place.join("part").exists());
+    assert_eq!(block_on(store.get(&record(7))), Ok(None), "what is there is told");
+    // Where another writer has packed it this one has to meet that writer's records.
+    let packs = place.join("pack");
+    std::fs::create_dir(&packs).expect("a folder");
+    let pack = |first, last| {
+        let number = crate::ids::RecordNumber;
+        std::fs::write(place.join(crate::names::pack(number(first), number(last))), b"x")
+    };
+    pack(1, 6).expect("a file");
+    refused(create(8).map(|_| ()));
+    pack(8, 9).expect("a file");
+    assert_eq!(create(8), Ok(Created::Made));
+}
