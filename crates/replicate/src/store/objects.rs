@@ -141,45 +141,95 @@ fn path(name: &str) -> Path {
     Path::from(name)
 }
 
-/// Says what kind of failure it is. Stores differ in their codes, so the text counts as well. `named`: the same text with
-/// the name by which people know a folder.
+/// Says what kind of failure it is. `named`: the same text with the name by which people know a folder.
 fn failure(error: &ObjectError, named: impl Fn(&str) -> String) -> StoreError {
     let mut text = error.to_string();
-    let mut is_full = false;
+    let mut says = Says::default();
     let mut source = std::error::Error::source(error);
     while let Some(inner) = source {
-        if let Some(io) = inner.downcast_ref::<std::io::Error>() {
-            is_full |= matches!(io.raw_os_error(), Some(28 | 122));
-        }
-        let says = inner.to_string();
-        if !text.contains(&says) {
-            text += &format!(": {says}");
+        let words = inner.to_string();
+        let io = inner.downcast_ref::<std::io::Error>();
+        says.hear(io.and_then(std::io::Error::raw_os_error), &words);
+        if !text.contains(&words) {
+            text += &format!(": {words}");
         }
         source = inner.source();
     }
     let text = named(&without_time(&text));
-    let lower = text.to_lowercase();
-    let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
-    if is_full || has(&["quota", "storagefull", "insufficient storage", "507"]) {
-        return StoreError::Full(text);
-    }
     match error {
+        _ if says.is_full => StoreError::Full(text),
         ObjectError::PermissionDenied { .. } | ObjectError::Unauthenticated { .. } => {
             StoreError::Denied(text)
         }
-        _ if has(&[
-            "permission denied",
-            "operation not permitted",
-            "forbidden",
-            "accessdenied",
-            "read-only file system",
-        ]) =>
-        {
-            StoreError::Denied(text)
-        }
+        _ if says.is_refused => StoreError::Denied(text),
         ObjectError::Generic { .. } => StoreError::Unavailable(text),
         _ => StoreError::Failed(text),
     }
+}
+
+/// What the sources of an error say. Their texts have names of objects and folders, numbers of requests and pages of
+/// servers in them, so nothing counts but where a number of the system, a status or a code stands.
+#[derive(Default)]
+struct Says {
+    is_full: bool,
+    is_refused: bool,
+}
+
+impl Says {
+    fn hear(&mut self, errno: Option<i32>, words: &str) {
+        match errno.map(rustix::io::Errno::from_raw_os_error) {
+            Some(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => self.is_full = true,
+            Some(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM | rustix::io::Errno::ROFS) => {
+                self.is_refused = true
+            }
+            _ => {}
+        }
+        match status_of(words) {
+            Some(507) => self.is_full = true,
+            Some(401 | 403) => self.is_refused = true,
+            _ => {}
+        }
+        match part_code_of(words) {
+            Some("507") => self.is_full = true,
+            // A rule, a lease or a snapshot keeps it (409), or the caller may not.
+            Some("401" | "403" | "409") => self.is_refused = true,
+            Some(code) => self.hear_code(code),
+            None => {}
+        }
+        if let Some(code) = body_code_of(words) {
+            self.hear_code(code);
+        }
+    }
+
+    /// Takes the word of a service for a failure, as `AccessDenied`. Stores differ in theirs.
+    fn hear_code(&mut self, code: &str) {
+        let code = code.to_lowercase();
+        let has = |words: &[&str]| words.iter().any(|word| code.contains(word));
+        self.is_full |= has(&["quota", "storagefull", "insufficientstorage"]);
+        self.is_refused |= has(&["denied", "forbidden", "locked", "immutable", "notallowed"]);
+    }
+}
+
+/// The status of an answer, where a text of `object_store` begins with it.
+fn status_of(words: &str) -> Option<u16> {
+    let behind = words.strip_prefix("Server returned non-2xx status code: ")?;
+    behind.get(..3)?.parse().ok()
+}
+
+/// The code of one part of a request that deletes several objects, with which its text ends: a status of Azure's, a word
+/// of S3's.
+fn part_code_of(words: &str) -> Option<&str> {
+    let is_part = words.starts_with("Bulk delete request failed ")
+        || words.starts_with("DeleteObjects request failed for key ");
+    let (_, code) = words.strip_suffix(')').filter(|_| is_part)?.rsplit_once(" (code: ")?;
+    Some(code)
+}
+
+/// The code in the body of an answer, where a text of `object_store` begins with that.
+fn body_code_of(words: &str) -> Option<&str> {
+    let is_answer = words.starts_with("Server returned ");
+    let (_, behind) = words.split_once("<Code>").filter(|_| is_answer)?;
+    Some(behind.split_once("</Code>")?.0)
 }
 
 /// The text of an error without how long the request took, which differs from try to try: else each would be
