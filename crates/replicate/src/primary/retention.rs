@@ -10,13 +10,14 @@
 //!
 //! - REFUSED-1 What the store refuses to delete is no trouble, and is said once. The same object is asked for once a sweep
 //!   at most; so many refusals in a row end a sweep. Its pack stays with it, so that a later sweep finds both.
-//! - REFUSED-2 Records in packs whose deletion is refused are left to the sweeps: `packing.rs` deletes none for as long as
-//!   one sweep is from the next.
+//! - REFUSED-2 Records in packs whose deletion is refused, or fails a few times in a row for whatever reason, are left to
+//!   the sweeps: no pack waits for one. Behind a refusal `packing.rs` deletes none for as long as one sweep is from the
+//!   next. Nor does a sweep wait for an object whose deletion fails: a later one has it again.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::{Retry, Sidecar};
+use super::{DELETE_TRIES, Retry, Sidecar};
 use crate::chain::Reader;
 use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
@@ -39,6 +40,8 @@ pub struct Retention {
     refused: Vec<RecordNumber>,
     /// Refusals in a row.
     refusals: u32,
+    /// Failures of the first deletion.
+    failures: u32,
     retry: Retry,
 }
 
@@ -51,12 +54,14 @@ impl Retention {
             to_delete: VecDeque::new(),
             refused: Vec::new(),
             refusals: 0,
+            failures: 0,
             retry,
         }
     }
 
     /// The store does not let the first object go (REFUSED-1).
     fn note_refused(&mut self) {
+        self.failures = 0;
         self.refused.extend(self.to_delete.pop_front().and_then(|name| names::parse_record(&name)));
         self.refusals += 1;
         if self.refusals >= REFUSALS {
@@ -103,7 +108,12 @@ impl Sidecar {
                 self.retention.note_refused();
             } else if self.retention.retry.note(&self.world, deleted).is_some() {
                 self.retention.to_delete.pop_front();
-                self.retention.refusals = 0;
+                (self.retention.refusals, self.retention.failures) = (0, 0);
+            } else {
+                self.retention.failures += 1;
+                if self.retention.failures >= DELETE_TRIES {
+                    self.retention.note_refused();
+                }
             }
             return true;
         }

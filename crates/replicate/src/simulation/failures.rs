@@ -347,6 +347,37 @@ fn a_store_that_refuses_deletions_is_asked_seldom_and_shipped_to_as_ever() {
     is_true(&stage);
 }
 
+// holds REFUSED-2
+#[test]
+fn packs_are_made_where_deletions_fail() {
+    let (stage, database, mut sidecar) = begun(settings(false));
+    for _ in 0..10 {
+        live(&stage, &database, &mut sidecar, 8).expect("a quiet world");
+    }
+    stage.objects.set_outage(Some((Outage::Undeletable, Duration::MAX)));
+    let from = tip(&sidecar);
+    for _ in 0..60 {
+        live(&stage, &database, &mut sidecar, 8).expect("it ships on");
+    }
+    let packed = |stage: &Stage| {
+        let names = stage.objects.names();
+        names.iter().filter_map(|name| names::parse_pack(name)).map(|(_, last)| last).max()
+    };
+    assert!(packed(&stage).is_some_and(|last| last.0 + 200 > tip(&sidecar).0), "none waits");
+    let times = stage.objects.take_refused().len() as u64;
+    assert!(times > 8 && times < tip(&sidecar).0 - from.0, "{times} tries");
+    stage.objects.set_outage(None);
+    for _ in 0..60 {
+        live(&stage, &database, &mut sidecar, 8).expect("a quiet world");
+    }
+    let left = stage.objects.names();
+    let first = left.iter().find_map(|name| names::parse_pack(name)).expect("there are packs").0;
+    let below = |name: &&String| names::parse_record(name).is_some_and(|number| number < first);
+    assert!(first > from && left.iter().filter(below).count() <= 1, "{first}: {left:?}");
+    stage.restore(Stop::Newest).expect("nothing is missing");
+    is_true(&stage);
+}
+
 #[test]
 fn a_log_past_its_limit_is_bridged_by_a_snapshot() {
     let (stage, database, mut sidecar) = begun(calm());

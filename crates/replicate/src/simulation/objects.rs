@@ -52,6 +52,8 @@ pub enum Outage {
     Denied,
     /// That objects are locked: none is deleted.
     Locked,
+    /// That deletions fail, as on a disk with a damaged folder.
+    Undeletable,
 }
 
 /// The objects, shared by all machines.
@@ -265,7 +267,7 @@ impl Door {
                 Outage::Full => Ok(()),
                 Outage::Denied => Err(StoreError::Denied("a key".to_owned())),
                 // `write` knows what is a deletion.
-                Outage::Locked => Ok(()),
+                Outage::Locked | Outage::Undeletable => Ok(()),
             },
             _ => Ok(()),
         }
@@ -276,12 +278,15 @@ impl Door {
         self.wait().await;
         self.objects.settle(false);
         self.outage(!matches!(write, Write::Delete(_)))?;
-        if let (Some((Outage::Locked, until)), Write::Delete(name)) =
-            (self.objects.outage.get(), &write)
+        if let (Some((outage, until)), Write::Delete(name)) = (self.objects.outage.get(), &write)
+            && matches!(outage, Outage::Locked | Outage::Undeletable)
             && self.objects.time.now() < until
         {
             self.objects.refused.borrow_mut().push(name.clone());
-            return Err(StoreError::Denied("it is locked".to_owned()));
+            return Err(match outage {
+                Outage::Locked => StoreError::Denied("it is locked".to_owned()),
+                _ => StoreError::Unavailable("an error of the disk".to_owned()),
+            });
         }
         let objects = &self.objects;
         let (dice, troubles) = (&objects.dice, objects.troubles.get());
