@@ -54,6 +54,17 @@ pub enum Error {
         /// Its object.
         name: String,
     },
+    /// A record that was read before is not there, nor is a later one.
+    #[error(
+        "record {number} ({name}), which the database was about to take, is not there any more, nor is a later one: the \
+         place is an earlier state of itself; bring back what was there, or wait for what is shipped to it"
+    )]
+    Withheld {
+        /// Which one.
+        number: RecordNumber,
+        /// Its object.
+        name: String,
+    },
     /// A record is sound, but of another chain or another moment.
     #[error(
         "record {number} ({name}) does not follow record {}: {why}; it was put there from another \

@@ -118,7 +118,7 @@ async fn follow_until_stopped(
                 is_up = true;
                 tell(args, &following, "follows, and is");
             }
-            Done::Applied(_) | Done::Waited => {}
+            Done::Applied(_) | Done::Waited | Done::StillStuck => {}
             Done::Stuck(why) => {
                 let so_long = match following.mark() {
                     Some(mark) if !mark.seeding => {

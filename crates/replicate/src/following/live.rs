@@ -190,6 +190,11 @@ impl Live {
         self.follower.take(&frames.bytes, from).map_err(|e| e.to_string())
     }
 
+    /// Forgets what was taken, and goes on behind a frame with this checksum of the session with this salt.
+    pub fn forget(&mut self, behind: (u32, u32)) {
+        self.follower.forget(behind);
+    }
+
     /// Commits what was taken, on disk when it returns.
     ///
     /// # Errors

@@ -85,6 +85,8 @@ pub enum Done {
     Waited,
     /// The chain leads no further, for a reason; a copy of a later moment is waited for.
     Stuck(String),
+    /// What was said last is still in the way.
+    StillStuck,
 }
 
 /// A follower.
@@ -215,16 +217,23 @@ impl Following {
         };
         match done {
             Ok(Done::Waited) => {
-                if self.stuck.is_none() {
-                    self.tell(None);
-                }
+                // What fails next is new, also where it has failed so before.
+                self.told = None;
                 let mut pause = self.settings.poll;
-                if self.stuck.is_some() {
-                    // Each look asks for more than the next record.
-                    pause = pause.max(self.backoff.next(self.world.random()));
-                }
+                let done = match self.stuck {
+                    None => {
+                        self.tell(None);
+                        self.backoff = Backoff::default();
+                        Done::Waited
+                    }
+                    Some(_) => {
+                        // Each look asks for more than the next record.
+                        pause = pause.max(self.backoff.next(self.world.random()));
+                        Done::StillStuck
+                    }
+                };
                 self.world.clock().sleep(pause).await;
-                Ok(Done::Waited)
+                Ok(done)
             }
             Ok(done) => {
                 match &done {
@@ -254,7 +263,7 @@ impl Following {
                 self.world.clock().sleep(pause.max(self.settings.poll)).await;
                 let text = error.to_string();
                 Ok(match self.told.replace(text.clone()) {
-                    Some(told) if told == text => Done::Waited,
+                    Some(told) if told == text => Done::StillStuck,
                     _ => Done::Stuck(text),
                 })
             }
@@ -363,7 +372,7 @@ impl Following {
     fn note_failure(&mut self, error: &Error) {
         self.world.note_trouble(error);
         let stuck = match error {
-            Error::Store { .. } | Error::Empty => return,
+            Error::Store { .. } | Error::Empty | Error::Withheld { .. } => return,
             Error::Target { .. } => {
                 // A member of the session that comes anew knows more.
                 self.leave();
@@ -441,6 +450,14 @@ impl Following {
         (self.live, self.flow) = (None, None);
     }
 
+    /// Forgets what was taken and not committed, and stays in the session: it is taken again.
+    fn forget(&mut self) {
+        self.flow = None;
+        if let Some((live, mark)) = self.live.as_mut().zip(self.mark.as_ref()) {
+            live.forget((mark.salt.0, mark.crc));
+        }
+    }
+
     fn note(&mut self, mark: Mark, durably: bool) -> Result<()> {
         self.keep_lock()?;
         let number = mark.record;
@@ -467,8 +484,7 @@ impl Following {
         let batch = match self.gather(&mark).await {
             Ok(batch) => batch,
             Err(error) => {
-                // What was taken is taken again.
-                self.leave();
+                self.forget();
                 return Err(error);
             }
         };
@@ -476,8 +492,10 @@ impl Following {
         let must = mark.until.is_some_and(|until| reached.stream < until);
         if must && ends.is_none() {
             // The store does not show what it had: it comes back, or a copy does.
-            self.leave();
-            return Ok(Done::Waited);
+            self.forget();
+            self.look_at_place(mark.record).await?;
+            let number = reached.record.next();
+            return Err(Error::Withheld { number, name: crate::names::record(number) });
         }
         if must {
             let (error, stuck) = ends.expect("it ends");
@@ -517,9 +535,13 @@ impl Following {
         if self.reader.listing().is_none_or(|listing| listing.highest() >= mark.record) {
             return Ok(());
         }
+        self.look_at_place(mark.record).await
+    }
+
+    /// Fails if the place is another database's, or has no record as late as this one.
+    async fn look_at_place(&self, number: RecordNumber) -> Result<()> {
         let tip = crate::chain::find_tip(&self.world).await?.ok_or(Error::Empty)?;
         self.refuse_another_chain(tip.record.header.chain)?;
-        let number = mark.record;
         if tip.record.header.number >= number {
             return Ok(());
         }
