@@ -2,7 +2,8 @@
 //!
 //! `object_store` makes all folders that a new object lacks, the outermost too: under the name of a place that was moved
 //! away it would begin an empty one, which looks like a replica. So each call opens the folder first, and works below
-//! what it has opened. Nothing is held between two calls, so that a disk can be unmounted.
+//! what it has opened. Nothing is held between two calls, so that a disk can be unmounted; a call that is dropped closes
+//! the folder when it has come to its end (`objects.rs`).
 //!
 //! - FOLDER-1 No call makes the folder. Where it is missing the call fails, and says so ([`StoreError::Gone`]).
 //! - FOLDER-2 What has made a record makes and deletes nothing in a folder of this name that has neither that record nor
@@ -35,11 +36,13 @@ pub struct Folder {
 
 /// The folder that had the name when a call began.
 pub struct Opened {
+    /// What is in it.
     pub store: Arc<dyn ObjectStore>,
     /// What the store calls it.
     alias: String,
     path: String,
-    // A call that was given up may go on in another thread, and means this folder by the number: it stays open then.
+    // A call that was given up with its runtime may go on in another thread, and means this folder by the number: it
+    // stays open then.
     file: ManuallyDrop<OwnedFd>,
 }
 

@@ -18,7 +18,7 @@ use object_store::{
     ClientConfigKey, Error as ObjectError, ObjectStore, ObjectStoreExt as _, PutMode, RetryConfig,
 };
 
-use super::folder::{Folder, Opened};
+use super::folder::Folder;
 use super::url::{Place, Service};
 use super::{Created, Later, Store, StoreError};
 
@@ -253,140 +253,136 @@ fn without_time(text: &str) -> String {
     left + rest
 }
 
-/// What one call works on.
-enum Reached {
-    Folder(Arc<Folder>, Opened),
-    Bucket(Arc<dyn ObjectStore>),
-}
-
 impl Objects {
-    /// Reaches the store for a call. `changes`: the call makes or deletes objects.
-    async fn reach(&self, changes: bool) -> Result<Reached, StoreError> {
+    /// Makes one call. `changes`: it makes or deletes objects.
+    ///
+    /// A call of a folder is a task of its own: it goes on to its end when whoever awaits it is dropped, and closes the
+    /// folder then.
+    async fn call<T: Send + 'static, F>(
+        &self,
+        changes: bool,
+        does: impl FnOnce(Arc<dyn ObjectStore>) -> F + Send + 'static,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, ObjectError>> + Send + 'static,
+    {
         let folder = match &self.inner {
-            Inner::Bucket(store) => return Ok(Reached::Bucket(Arc::clone(store))),
+            Inner::Bucket(store) => {
+                let answer = does(Arc::clone(store)).await;
+                return answer.map_err(|error| failure(&error, str::to_owned));
+            }
             Inner::Folder(folder) => Arc::clone(folder),
         };
-        let opens = Arc::clone(&folder);
-        // One over a network may not answer for long.
-        let opened = tokio::task::spawn_blocking(move || opens.open(changes)).await;
-        let opened = opened.map_err(|e| StoreError::Unavailable(e.to_string()))?;
-        Ok(Reached::Folder(folder, opened?))
-    }
-}
-
-impl Reached {
-    fn store(&self) -> &dyn ObjectStore {
-        match self {
-            Reached::Folder(_, opened) => &*opened.store,
-            Reached::Bucket(store) => &**store,
-        }
-    }
-
-    fn note_made(&self, name: &str) {
-        if let Reached::Folder(folder, _) = self {
-            folder.note_made(name);
-        }
-    }
-
-    /// Ends the call.
-    fn ended<T>(self, answer: Result<T, ObjectError>) -> Result<T, StoreError> {
-        let answer = answer.map_err(|error| match &self {
-            Reached::Folder(_, opened) => failure(&error, |text| opened.named(text)),
-            Reached::Bucket(_) => failure(&error, str::to_owned),
-        });
-        if let Reached::Folder(_, opened) = self {
+        let called = tokio::spawn(async move {
+            // One over a network may not answer for long.
+            let opened = tokio::task::spawn_blocking(move || folder.open(changes)).await;
+            let opened = opened.map_err(|e| StoreError::Unavailable(e.to_string()))??;
+            let answer = does(Arc::clone(&opened.store)).await;
+            let answer = answer.map_err(|error| failure(&error, |text| opened.named(text)));
             opened.close();
+            answer
+        });
+        called.await.map_err(|e| StoreError::Unavailable(e.to_string()))?
+    }
+
+    /// The folder, if it is one.
+    fn folder(&self) -> Option<Arc<Folder>> {
+        match &self.inner {
+            Inner::Folder(folder) => Some(Arc::clone(folder)),
+            Inner::Bucket(_) => None,
         }
-        answer
     }
 }
 
 impl Store for Objects {
     fn create<'a>(&'a self, name: &'a str, bytes: Bytes) -> Later<'a, Result<Created, StoreError>> {
-        Box::pin(async move {
-            let reached = self.reach(true).await?;
-            let at = path(name);
-            let put = reached.store().put_opts(&at, bytes.into(), PutMode::Create.into());
-            let answer = match put.await {
+        let (folder, name) = (self.folder(), name.to_owned());
+        Box::pin(self.call(true, move |store: Arc<dyn ObjectStore>| async move {
+            match store.put_opts(&path(&name), bytes.into(), PutMode::Create.into()).await {
                 Ok(_) => {
-                    reached.note_made(name);
+                    if let Some(folder) = folder {
+                        folder.note_made(&name);
+                    }
                     Ok(Created::Made)
                 }
                 Err(ObjectError::AlreadyExists { .. } | ObjectError::Precondition { .. }) => {
                     Ok(Created::Exists)
                 }
                 Err(error) => Err(error),
-            };
-            reached.ended(answer)
-        })
+            }
+        }))
     }
 
     fn get<'a>(&'a self, name: &'a str) -> Later<'a, Result<Option<Bytes>, StoreError>> {
-        Box::pin(async move {
-            let reached = self.reach(false).await?;
-            let answer = match reached.store().get(&path(name)).await {
+        let at = path(name);
+        let got = self.call(false, move |store: Arc<dyn ObjectStore>| async move {
+            match store.get(&at).await {
                 Ok(found) if found.meta.size > OBJECT_BYTES_MAX => {
-                    let bytes = found.meta.size;
-                    reached.ended(Ok(()))?;
-                    return Err(StoreError::Failed(format!(
-                        "it has {bytes} bytes: none that a sidecar makes has more than {OBJECT_BYTES_MAX}",
-                    )));
+                    Ok(Got::TooLong(found.meta.size))
                 }
-                Ok(found) => found.bytes().await.map(Some),
-                Err(ObjectError::NotFound { .. }) => Ok(None),
+                Ok(found) => found.bytes().await.map(Got::Object),
+                Err(ObjectError::NotFound { .. }) => Ok(Got::Nothing),
                 Err(error) => Err(error),
-            };
-            reached.ended(answer)
+            }
+        });
+        Box::pin(async move {
+            match got.await? {
+                Got::Object(bytes) => Ok(Some(bytes)),
+                Got::Nothing => Ok(None),
+                Got::TooLong(bytes) => Err(StoreError::Failed(format!(
+                    "it has {bytes} bytes: none that a sidecar makes has more than {OBJECT_BYTES_MAX}",
+                ))),
+            }
         })
     }
 
     fn list<'a>(&'a self, prefix: &'a str) -> Later<'a, Result<Vec<String>, StoreError>> {
-        Box::pin(async move {
-            let reached = self.reach(false).await?;
-            let prefix = path(prefix);
-            let found = reached.store().list(Some(&prefix));
-            let names = found.map_ok(|meta| meta.location.to_string()).try_collect().await;
-            reached.ended(match names {
+        let prefix = path(prefix);
+        Box::pin(self.call(false, move |store: Arc<dyn ObjectStore>| async move {
+            let found = store.list(Some(&prefix));
+            match found.map_ok(|meta| meta.location.to_string()).try_collect().await {
                 Err(ObjectError::NotFound { .. }) => Ok(Vec::new()),
                 names => names,
-            })
-        })
+            }
+        }))
     }
 
     fn put<'a>(&'a self, name: &'a str, bytes: Bytes) -> Later<'a, Result<(), StoreError>> {
-        Box::pin(async move {
-            let reached = self.reach(true).await?;
-            let put = reached.store().put(&path(name), bytes.into()).await;
-            reached.ended(put.map(|_| ()))
-        })
+        let at = path(name);
+        Box::pin(self.call(true, move |store: Arc<dyn ObjectStore>| async move {
+            store.put(&at, bytes.into()).await.map(|_| ())
+        }))
     }
 
     fn delete<'a>(&'a self, names: &'a [String]) -> Later<'a, Result<(), StoreError>> {
-        Box::pin(async move {
-            let reached = self.reach(true).await?;
+        let (folder, names) = (self.folder(), names.to_vec());
+        Box::pin(self.call(true, move |store: Arc<dyn ObjectStore>| async move {
             let paths: Vec<_> = names.iter().map(|name| Ok(path(name))).collect();
-            let mut deleted = reached.store().delete_stream(stream::iter(paths).boxed());
-            let mut answer = Ok(());
+            let mut deleted = store.delete_stream(stream::iter(paths).boxed());
             while let Some(one) = deleted.next().await {
                 match one {
                     Ok(_) | Err(ObjectError::NotFound { .. }) => {}
-                    Err(error) => {
-                        answer = Err(error);
-                        break;
-                    }
+                    Err(error) => return Err(error),
                 }
             }
-            drop(deleted);
-            if let (Reached::Folder(folder, _), Ok(())) = (&reached, &answer) {
-                folder.note_deleted(names);
+            if let Some(folder) = folder {
+                folder.note_deleted(&names);
             }
-            reached.ended(answer)
-        })
+            Ok(())
+        }))
     }
 
     fn deletes_at_once(&self) -> usize {
         self.deletes_at_once
     }
+}
+
+/// What stands under a name.
+enum Got {
+    Object(Bytes),
+    Nothing,
+    /// More bytes than any object has.
+    TooLong(u64),
 }
 
 #[cfg(test)]

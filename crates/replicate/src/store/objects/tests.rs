@@ -429,3 +429,37 @@ fn what_services_answer_is_understood() {
         assert!(deleted.starts_with(kind), "{status}, {code}: {deleted}");
     }
 }
+
+#[test]
+fn a_call_that_is_dropped_closes_its_folder_at_its_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = folder.path().canonicalize().expect("a path").join("place");
+    let store = open(place.to_str().expect("UTF-8"), Missing::Make).expect("a store");
+    let open_ones = || {
+        let links = std::fs::read_dir("/proc/self/fd").expect("a list").flatten();
+        links.filter(|link| std::fs::read_link(link.path()).is_ok_and(|at| at == place)).count()
+    };
+    let name = crate::names::record(crate::ids::RecordNumber(1));
+    block_on(async {
+        assert_eq!(store.create(&name, Bytes::from(vec![7; 1 << 20])).await, Ok(Created::Made));
+        for round in 0..30_u64 {
+            let names = ["chain/none".to_owned()];
+            let calls: [Later<'_, ()>; 4] = [
+                Box::pin(async { drop(store.get(&name).await) }),
+                Box::pin(async { drop(store.list("chain/").await) }),
+                Box::pin(async { drop(store.put("part/1", Bytes::from_static(b"x")).await) }),
+                Box::pin(async { drop(store.delete(&names).await) }),
+            ];
+            for mut call in calls {
+                // At its beginning, and in its midst.
+                let moment = Duration::from_micros(50 * (round % 5));
+                let _ = tokio::time::timeout(moment, &mut call).await;
+            }
+        }
+        let begun = Instant::now();
+        while open_ones() > 0 {
+            assert!(begun.elapsed().as_secs() < 20, "{} are open", open_ones());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+}
