@@ -163,7 +163,7 @@ pub enum Error {
     },
     /// A database was shipped to another state of this place.
     #[error(
-        "this place is empty, and the database was shipped here before (chain {chain}): it was emptied or \
+        "no replica is at this place, and the database was shipped here before (chain {chain}): it was emptied or \
          is not mounted; bring it back, or begin anew with --take-over"
     )]
     NotThere {

@@ -106,9 +106,9 @@ pub fn run(args: &RunArgs) -> u8 {
         Ok(living) => living,
         Err(refused) => return say(if refused.is_usage { USAGE } else { AGAIN }, &refused.text),
     };
-    // Where something was shipped to before, a folder that is missing was moved away, or is not mounted.
+    // Where something was shipped to before, a folder that is missing or empty was moved away, or is not mounted.
     let missing = match living.chain_here() {
-        Some(_) => Missing::Await,
+        Some(_) => Missing::AwaitFilled,
         None => Missing::Make,
     };
     let store = match objects::open(&args.url, missing) {

@@ -10,6 +10,8 @@
 //!   a pack of that number or a later one: that place was moved, emptied, replaced or is not mounted. Device and inode do
 //!   not tell: a file system gives a new folder the numbers of one that was removed just now. Reads are answered: they tell
 //!   what is there.
+//! - FOLDER-3 Where something was shipped, an empty folder is the one below a disk that is not mounted: each call fails as
+//!   where there is none, and none writes into it.
 
 use std::io::ErrorKind;
 use std::mem::ManuallyDrop;
@@ -27,9 +29,14 @@ use super::StoreError;
 use crate::ids::RecordNumber;
 use crate::names;
 
+/// How a folder is opened whose entries are read.
+const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
 /// A folder.
 pub struct Folder {
     path: PathBuf,
+    /// Something was shipped there before.
+    is_filled: bool,
     /// The last record that was made.
     last: Mutex<Option<RecordNumber>>,
 }
@@ -64,8 +71,9 @@ impl Opened {
 }
 
 impl Folder {
-    pub fn new(path: PathBuf) -> Folder {
-        Folder { path, last: Mutex::default() }
+    /// One of this path. `is_filled`: something was shipped there before (FOLDER-3).
+    pub fn new(path: PathBuf, is_filled: bool) -> Folder {
+        Folder { path, is_filled, last: Mutex::default() }
     }
 
     /// Opens it for a call. `changes`: the call makes or deletes objects.
@@ -79,8 +87,12 @@ impl Folder {
             ErrorKind::PermissionDenied => StoreError::Denied(format!("cannot open {path}: {e}")),
             _ => StoreError::Unavailable(format!("cannot open {path}: {e}")),
         })?;
-        if changes {
-            self.refuse_another(&file)?;
+        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_filled || last.is_some() {
+            self.refuse_empty(&file)?;
+        }
+        if let Some(last) = last.filter(|_| changes) {
+            self.refuse_another(&file, last)?;
         }
         let alias = format!("/proc/self/fd/{}", file.as_raw_fd());
         let whole = LocalFileSystem::new().with_fsync(true);
@@ -88,10 +100,24 @@ impl Folder {
         Ok(Opened { store, alias, path, file: ManuallyDrop::new(file) })
     }
 
+    /// FOLDER-3.
+    fn refuse_empty(&self, file: &OwnedFd) -> Result<(), StoreError> {
+        let path = self.path.display();
+        match is_empty(file) {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(StoreError::Gone(format!(
+                "{path} is empty, and the database was shipped there before (if it was emptied on purpose, start once with \
+                 --take-over)"
+            ))),
+            Err(e) => {
+                let e = std::io::Error::from(e);
+                Err(StoreError::Unavailable(format!("cannot look into {path}: {e}")))
+            }
+        }
+    }
+
     /// FOLDER-2.
-    fn refuse_another(&self, file: &OwnedFd) -> Result<(), StoreError> {
-        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(last) = last else { return Ok(()) };
+    fn refuse_another(&self, file: &OwnedFd, last: RecordNumber) -> Result<(), StoreError> {
         let (path, name) = (self.path.display(), names::record(last));
         let is_there = match statat(file, &*name, AtFlags::empty()) {
             Ok(_) => Ok(true),
@@ -127,10 +153,22 @@ impl Folder {
     }
 }
 
+fn is_empty(file: &OwnedFd) -> Result<bool, Errno> {
+    if statat(file, names::CHAIN, AtFlags::empty()).is_ok() {
+        return Ok(false);
+    }
+    let folder = openat(file, ".", LISTED, Mode::empty())?;
+    for entry in Dir::read_from(folder)? {
+        if ![&b"."[..], b".."].contains(&entry?.file_name().to_bytes()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// A folder has a pack of this number, or of a later one.
 fn has_pack_of(file: &OwnedFd, number: RecordNumber) -> Result<bool, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let packs = match openat(file, names::PACKS, flags, Mode::empty()) {
+    let packs = match openat(file, names::PACKS, LISTED, Mode::empty()) {
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
         packs => packs?,
     };

@@ -51,6 +51,8 @@ pub enum Missing {
     Refuse,
     /// is the trouble of each call until it is there.
     Await,
+    /// is that, and so is an empty one: something was shipped there before.
+    AwaitFilled,
 }
 
 /// Opens the store of a URL.
@@ -76,9 +78,9 @@ pub fn open(url: &str, missing: Missing) -> Result<Objects, String> {
                         folder.display()
                     ));
                 }
-                Missing::Refuse | Missing::Await => {}
+                Missing::Refuse | Missing::Await | Missing::AwaitFilled => {}
             }
-            Inner::Folder(Arc::new(Folder::new(folder)))
+            Inner::Folder(Arc::new(Folder::new(folder, missing == Missing::AwaitFilled)))
         }
         Place::Bucket { service, bucket, prefix } => {
             // Whoever made one before has made this one.

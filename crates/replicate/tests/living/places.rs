@@ -135,12 +135,47 @@ fn nothing_is_shipped_into_another_folder_of_the_name() {
     let names = |place: &Path| std::fs::read_dir(place).expect("a folder").count();
     // Between two looks for the own place.
     std::fs::rename(&stage.url, &away).expect("it goes");
-    std::fs::create_dir(&stage.url).expect("another");
+    std::fs::create_dir_all(stage.url.join("something")).expect("another");
     keeper.execute("INSERT INTO t VALUES(3, 'meanwhile')").expect("it commits");
     let begun = Instant::now();
     assert_eq!(sidecar.ended().code(), Some(1));
     assert!(begun.elapsed().as_secs() < 8, "at its next write");
-    assert_eq!(names(&stage.url), 0);
+    assert_eq!(names(&stage.url), 1);
+}
+
+// holds FOLDER-3
+#[test]
+fn a_place_below_which_an_empty_folder_comes_to_light_is_waited_for() {
+    let (stage, sidecar) = begun();
+    let keeper = open(&stage.database);
+    keeper.query("SELECT count(*) FROM plait_status").expect("it is asked");
+    let first = stage.agrees().snapshot;
+    let away = stage.folder.path().join("away");
+    let is_empty = || std::fs::read_dir(&stage.url).expect("a folder").next().is_none();
+    // As where the place is a mount point, and the disk is unmounted.
+    std::fs::rename(&stage.url, &away).expect("it goes");
+    std::fs::create_dir(&stage.url).expect("what is below it");
+    keeper.execute("INSERT INTO t VALUES(3, 'meanwhile')").expect("it commits");
+    let missed =
+        format!("{} is empty, and the database was shipped there before", stage.url.display());
+    let said = trouble(&stage);
+    assert!(said.contains(&missed) && said.contains("--take-over") && is_empty(), "{said}");
+    // Nor is it raced, and written into, by a new start in this session.
+    sidecar.kill();
+    let sidecar = stage.sidecar(&[]);
+    nap(1500);
+    let said = trouble(&stage);
+    assert!(said.contains(&missed) && is_empty(), "{said}");
+    std::fs::remove_dir(&stage.url).expect("it is empty");
+    std::fs::rename(&away, &stage.url).expect("it comes back");
+    assert_eq!(stage.agrees().snapshot, first, "the log still had it");
+    assert_eq!(sidecar.terminated(), 0);
+    // Who has emptied it on purpose begins anew there.
+    std::fs::remove_dir_all(&stage.url).expect("it goes");
+    std::fs::create_dir(&stage.url).expect("an empty one");
+    let sidecar = stage.sidecar(&["--take-over"]);
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
 }
 
 // holds FOLDER-2
@@ -226,7 +261,8 @@ fn a_folder_is_one_place_under_all_of_its_names() {
     stage.agrees();
     assert_eq!(sidecar.terminated(), 0);
     std::fs::remove_dir_all(&stage.url).expect("it goes");
-    std::fs::create_dir(&stage.url).expect("an empty one");
+    // An empty one is waited for.
+    std::fs::create_dir_all(stage.url.join("something")).expect("another one");
     for name in [format!("{}/", stage.url.display()), format!("file://{}", stage.url.display())] {
         let said = says(&[Path::new("run"), Path::new(&name), &stage.database], 2);
         assert!(said.contains("was shipped here before"), "{name}: {said}");

@@ -248,7 +248,7 @@ fn how_long_a_request_took_is_no_part_of_its_error() {
     }
 }
 
-// holds FOLDER-2
+// holds FOLDER-2, FOLDER-3
 #[test]
 fn a_folder_without_the_last_record_takes_nothing_whatever_its_number() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -260,6 +260,12 @@ fn a_folder_without_the_last_record_takes_nothing_whatever_its_number() {
     // The folder itself stays, as one that is made anew has the number of the one before on ext4.
     let chain = place.join("chain");
     std::fs::remove_dir_all(&chain).expect("it goes");
+    let get = || block_on(store.get(&record(7)));
+    for refused in [create(8).map(|_| ()), get().map(|_| ())] {
+        let why = refused.expect_err("an empty one is none").to_string();
+        assert!(why.contains("is not there: ") && why.contains("place is empty"), "{why}");
+    }
+    std::fs::write(place.join("something"), b"x").expect("a file");
     let refused = |answer: Result<(), StoreError>| {
         let why = answer.expect_err("it is another folder").to_string();
         assert!(why.contains("is not there: ") && why.contains(&record(7)), "{why}");
@@ -268,7 +274,7 @@ fn a_folder_without_the_last_record_takes_nothing_whatever_its_number() {
     refused(block_on(store.put("part/1", Bytes::from_static(b"x"))));
     refused(block_on(store.delete(&[record(6)])));
     assert!(!chain.exists() && !place.join("part").exists());
-    assert_eq!(block_on(store.get(&record(7))), Ok(None), "what is there is told");
+    assert_eq!(get(), Ok(None), "what is there is told");
     // Where another writer has packed it this one has to meet that writer's records.
     let packs = place.join("pack");
     std::fs::create_dir(&packs).expect("a folder");
