@@ -204,6 +204,9 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// What a follower has to know before it commits cannot be found out.
+    #[error("cannot look at {0}; nothing is committed until that is possible")]
+    Unseen(String),
     /// The database of a follower is not the one that it left there.
     #[error("{0}: move it and its mark away to begin anew, or bring back what was there")]
     Replaced(String),

@@ -69,7 +69,7 @@ pub fn run(args: &FollowArgs) -> u8 {
 /// What the disk did not take it may take later.
 fn code_of(error: &Error) -> u8 {
     match error {
-        Error::Target { .. } => AGAIN,
+        Error::Target { .. } | Error::Unseen(_) => AGAIN,
         _ => USAGE,
     }
 }

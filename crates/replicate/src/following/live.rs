@@ -147,8 +147,11 @@ impl Live {
     }
 
     /// The file still has its name.
-    pub fn is_named(&self, database: &Path) -> bool {
-        named(database) == Some(self.file)
+    ///
+    /// # Errors
+    /// The system's: nobody knows.
+    pub fn is_named(&self, database: &Path) -> std::io::Result<bool> {
+        super::has_name(database, self.file)
     }
 
     /// It was promoted in this session (REPLICA-5).

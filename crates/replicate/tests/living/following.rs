@@ -884,3 +884,30 @@ fn a_follower_says_that_it_follows_when_it_does_and_tells_of_each_outage() {
     assert_eq!(follows.terminated(), 0);
     assert_eq!(sidecar.terminated(), 0);
 }
+
+// holds TRAIL-4
+#[test]
+fn a_lock_that_cannot_be_looked_at_is_not_taken_for_removed() {
+    let (stage, sidecar) = begun();
+    let follows = follower(&stage);
+    stage.agrees();
+    agrees(&stage);
+    let (lock, aside) = (beside(&stage, LOCK), beside(&stage, ".aside"));
+    std::fs::hard_link(&lock, &aside).expect("another name");
+    // A link to itself cannot be followed, as a folder on a disk with an error cannot be searched.
+    let link = beside(&stage, ".link");
+    std::os::unix::fs::symlink(&lock, &link).expect("a link");
+    std::fs::rename(&link, &lock).expect("it has the lock's name");
+    nap(300);
+    let before = rows_of(&replica(&stage));
+    stage.execute("INSERT INTO t VALUES(2, 'meanwhile')");
+    stage.agrees();
+    // More failures than a database may have before a copy is made.
+    nap(4500);
+    assert_eq!(rows_of(&replica(&stage)), before, "nothing is committed");
+    std::fs::rename(&aside, &lock).expect("it comes back");
+    agrees(&stage);
+    is_told_nothing(&stage);
+    assert_eq!(follows.terminated(), 0, "it was there all the time");
+    assert_eq!(sidecar.terminated(), 0);
+}
