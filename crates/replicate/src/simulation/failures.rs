@@ -19,6 +19,7 @@ use crate::primary::{Settings, Sidecar};
 use crate::record::{Follows, Header, Item, Open, Record};
 use crate::replicas::Replicas;
 use crate::restore::Stop;
+use crate::store::StoreError;
 use crate::world::{Patience, Random as _};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -320,8 +321,8 @@ fn a_store_that_refuses_deletions_is_asked_seldom_and_shipped_to_as_ever() {
     }
     let refused = stage.objects.take_refused();
     let passes = (stage.time.now() - begun).as_secs().div_ceil(sweep.as_secs()) as usize + 1;
-    // Of each sweep some, and a request of packing's.
-    assert!(refused.len() > 8 && refused.len() <= passes * (8 + 3), "{passes}: {refused:?}");
+    // Of each sweep some, of parts and of all else, and a request of packing's.
+    assert!(refused.len() > 8 && refused.len() <= passes * (2 * 8 + 3), "{passes}: {refused:?}");
     for name in &refused {
         let times = refused.iter().filter(|other| *other == name).count();
         assert!(times <= passes, "{name}: {times} times in {passes} sweeps");
@@ -345,6 +346,56 @@ fn a_store_that_refuses_deletions_is_asked_seldom_and_shipped_to_as_ever() {
     assert!(left.iter().filter(below).count() <= 1, "the first OPEN alone: {left:?}");
     stage.restore(Stop::Newest).expect("nothing is missing");
     is_true(&stage);
+}
+
+// holds REFUSED-1
+#[test]
+fn what_is_held_keeps_nothing_else() {
+    // Some of the oldest records, more than end a sweep; and all that is no part.
+    let holds: [fn(&str) -> bool; 2] = [
+        |name| names::parse_record(name).is_some_and(|number| number.0 <= 30),
+        |name| !name.starts_with(names::PARTS),
+    ];
+    for (n, held) in holds.into_iter().enumerate() {
+        let (stage, database, mut sidecar) = begun(settings(false));
+        let before = stage.objects.names_with(names::PARTS);
+        stage.objects.hold(held);
+        let mut told = 0;
+        for _ in 0..120 {
+            live(&stage, &database, &mut sidecar, 8).expect("it ships on");
+            told += u32::from(sidecar.0.world().take_refusal().is_some());
+        }
+        assert_eq!(told, 1, "some are deleted between two refusals");
+        let left = stage.objects.names();
+        assert!(!left.contains(&before[0]), "{n}: parts are deleted");
+        if n == 0 {
+            let packs = left.iter().filter_map(|name| names::parse_pack(name));
+            let (stay, later): (Vec<_>, Vec<_>) = packs.partition(|(first, _)| first.0 <= 30);
+            let records = left.iter().filter_map(|name| names::parse_record(name));
+            let records: Vec<_> = records.filter(|number| *number < later[0].0).collect();
+            assert!(!stay.is_empty() && later[0].0.0 > 500, "their packs stay: {left:?}");
+            assert!(
+                records.len() > 8 && records.iter().all(|number| number.0 <= 30),
+                "{records:?}"
+            );
+        }
+        stage.restore(Stop::Newest).expect("nothing is missing");
+        is_true(&stage);
+    }
+}
+
+// holds REFUSED-1
+#[test]
+fn a_refusal_is_not_told_before_something_was_made() {
+    let (stage, database, mut sidecar) = begun(settings(false));
+    let denied = StoreError::Denied("no right".to_owned());
+    let (what, name) = ("delete".to_owned(), "chain/1".to_owned());
+    let world = sidecar.0.world().clone();
+    world.note_refusal(&Error::Store { what, name, error: denied });
+    assert_eq!(world.take_refusal(), None, "creates may be refused as well");
+    live(&stage, &database, &mut sidecar, 2).expect("a quiet world");
+    assert!(world.take_refusal().is_some_and(|told| told.contains("no right")));
+    assert_eq!(world.take_refusal(), None, "once");
 }
 
 // holds REFUSED-2

@@ -68,6 +68,8 @@ pub struct Objects {
     /// The first object of each record's name.
     ledger: RefCell<BTreeMap<RecordNumber, Bytes>>,
     calls: Cell<u64>,
+    /// Objects that nobody may delete.
+    held: RefCell<fn(&str) -> bool>,
     /// Deletions that were refused: an object each.
     refused: RefCell<Vec<String>>,
 }
@@ -85,6 +87,7 @@ impl Objects {
             outage: Cell::default(),
             ledger: RefCell::default(),
             calls: Cell::default(),
+            held: RefCell::new(|_| false),
             refused: RefCell::default(),
         }
     }
@@ -92,6 +95,11 @@ impl Objects {
     /// Objects whose deletion it has refused, since this was asked last.
     pub fn take_refused(&self) -> Vec<String> {
         self.refused.take()
+    }
+
+    /// Holds objects: their deletion is refused.
+    pub fn hold(&self, held: fn(&str) -> bool) {
+        self.held.replace(held);
     }
 
     /// Sets how often it fails.
@@ -287,6 +295,12 @@ impl Door {
                 Outage::Locked => StoreError::Denied("it is locked".to_owned()),
                 _ => StoreError::Unavailable("an error of the disk".to_owned()),
             });
+        }
+        if let Write::Delete(name) = &write
+            && self.objects.held.borrow()(name)
+        {
+            self.objects.refused.borrow_mut().push(name.clone());
+            return Err(StoreError::Denied(format!("{name} is held")));
         }
         let objects = &self.objects;
         let (dice, troubles) = (&objects.dice, objects.troubles.get());
