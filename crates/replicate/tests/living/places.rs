@@ -119,7 +119,11 @@ fn a_probe_leaves_no_folder_where_none_was() {
     let probe = || says(&[Path::new("probe"), &stage.url], 0);
     probe();
     assert!(!stage.url.exists());
+    let nested = stage.url.join("a/b");
+    says(&[Path::new("probe"), &nested], 0);
+    assert!(!stage.url.exists(), "nor one above it");
     std::fs::create_dir(&stage.url).expect("a folder");
+    says(&[Path::new("probe"), &nested], 0);
     probe();
     assert!(stage.url.exists());
 }
