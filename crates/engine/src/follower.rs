@@ -67,6 +67,11 @@ impl Follower {
         self.frames.take(bytes, from)
     }
 
+    /// Forgets what was taken since the last commit, and goes on as from [`Follower::new`].
+    pub fn forget(&mut self, (salt, crc): (u32, u32)) {
+        self.frames = Replay::behind(salt, crc);
+    }
+
     /// Commits what was taken, on disk when it returns, and merges if that is due (FOLLOW-2).
     ///
     /// # Errors

@@ -54,6 +54,17 @@ pub enum Error {
         /// Its object.
         name: String,
     },
+    /// A record that was read before is not there, nor is a later one.
+    #[error(
+        "record {number} ({name}), which the database was about to take, is not there any more, nor is a later one: the \
+         place is an earlier state of itself; bring back what was there, or wait for what is shipped to it"
+    )]
+    Withheld {
+        /// Which one.
+        number: RecordNumber,
+        /// Its object.
+        name: String,
+    },
     /// A record is sound, but of another chain or another moment.
     #[error(
         "record {number} ({name}) does not follow record {}: {why}; it was put there from another \
@@ -152,12 +163,26 @@ pub enum Error {
     },
     /// A database was shipped to another state of this place.
     #[error(
-        "this place is empty, and the database was shipped here before (chain {chain}): it was emptied or \
+        "no replica is at this place, and the database was shipped here before (chain {chain}): it was emptied or \
          is not mounted; bring it back, or begin anew with --take-over"
     )]
     NotThere {
         /// What the database names.
         chain: ChainId,
+    },
+    /// A database was shipped to this place, which has lost how that began.
+    #[error(
+        "the database was shipped to this place before (chain {chain}), and the place has lost records since: record \
+         {number} ({name}), with which its last sidecar began, is not there; bring back what was there, or begin anew with \
+         --take-over"
+    )]
+    Lost {
+        /// What the database names, and the place.
+        chain: ChainId,
+        /// Which one.
+        number: RecordNumber,
+        /// Its object.
+        name: String,
     },
     /// Starters have overtaken each other.
     #[error("another sidecar started at the same time, three times over: let one of them run")]
@@ -179,6 +204,9 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// What a follower has to know before it commits cannot be found out.
+    #[error("cannot look at {0}; nothing is committed until that is possible")]
+    Unseen(String),
     /// The database of a follower is not the one that it left there.
     #[error("{0}: move it and its mark away to begin anew, or bring back what was there")]
     Replaced(String),

@@ -60,7 +60,7 @@ pub fn run(args: &FollowArgs) -> u8 {
         Ok(following) => following,
         Err(error) => return say(code_of(&error), &error.to_string()),
     };
-    match runtime.block_on(follow(args, following, &stop, signals)) {
+    match real::run_on(runtime, follow(args, following, &stop, signals)) {
         Ok(()) => OVER,
         Err(error) => say(code_of(&error), &error.to_string()),
     }
@@ -69,7 +69,7 @@ pub fn run(args: &FollowArgs) -> u8 {
 /// What the disk did not take it may take later.
 fn code_of(error: &Error) -> u8 {
     match error {
-        Error::Target { .. } => AGAIN,
+        Error::Target { .. } | Error::Unseen(_) => AGAIN,
         _ => USAGE,
     }
 }
@@ -118,7 +118,7 @@ async fn follow_until_stopped(
                 is_up = true;
                 tell(args, &following, "follows, and is");
             }
-            Done::Applied(_) | Done::Waited => {}
+            Done::Applied(_) | Done::Waited | Done::StillStuck => {}
             Done::Stuck(why) => {
                 let so_long = match following.mark() {
                     Some(mark) if !mark.seeding => {

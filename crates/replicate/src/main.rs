@@ -8,6 +8,7 @@
 mod displace;
 mod follow;
 mod living;
+mod made;
 mod pages;
 mod quantities;
 mod real;
@@ -27,6 +28,8 @@ use plait_replicate::replicas::Replicas;
 use plait_replicate::store::objects::{self, Missing, Objects};
 use plait_replicate::store::url::Place;
 use plait_replicate::world::Patience;
+
+use crate::made::Made;
 
 /// Replicas of databases in folders and object stores
 #[derive(Parser)]
@@ -108,16 +111,15 @@ fn main() -> ExitCode {
 }
 
 fn probe(url: &str, measures: bool, rounds: u32) -> Result<(), String> {
-    let missing = Place::parse(url)?.folder().filter(|folder| !folder.exists());
-    let store = objects::open(url, Missing::Make)?;
+    let _made = match Place::parse(url)?.folder() {
+        Some(folder) => {
+            Made::all_of(&folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))?
+        }
+        None => Made::default(),
+    };
+    let store = objects::open(url, Missing::Refuse)?;
     // One runtime for all: connections belong to it.
-    let raced = real::block_on(race(store, measures, rounds));
-    if let Some(folder) = missing {
-        // An empty one would look like a place from which a replica is gone.
-        let _ = std::fs::remove_dir(folder.join("probe"));
-        let _ = std::fs::remove_dir(folder);
-    }
-    raced
+    real::block_on(race(store, measures, rounds))
 }
 
 async fn race(store: Objects, measures: bool, rounds: u32) -> Result<(), Error> {

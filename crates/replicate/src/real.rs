@@ -118,9 +118,17 @@ fn made(store: Rc<Objects>, stop: &Rc<Stop>, patience: Patience) -> World {
     World::new(store, Rc::new(clocks), Rc::new(Chance), patience)
 }
 
-/// Runs a task to its end, and the runtime with it.
+/// Runs a task to its end, and the runtime with it. A call of a folder that does not answer goes on in a thread, for
+/// which a runtime that is dropped would wait without end; this one leaves it to the end of the process.
+pub fn run_on<T>(runtime: Runtime, task: impl Future<Output = T>) -> T {
+    let done = runtime.block_on(task);
+    runtime.shutdown_background();
+    done
+}
+
+/// The same, on a runtime of its own.
 pub fn block_on<T>(task: impl Future<Output = Result<T>>) -> std::result::Result<T, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| format!("cannot start a runtime: {e}"))?;
-    runtime.block_on(task).map_err(|error| error.to_string())
+    run_on(runtime, task).map_err(|error| error.to_string())
 }

@@ -106,9 +106,9 @@ pub fn run(args: &RunArgs) -> u8 {
         Ok(living) => living,
         Err(refused) => return say(if refused.is_usage { USAGE } else { AGAIN }, &refused.text),
     };
-    // Where something was shipped to before, a folder that is missing was moved away, or is not mounted.
+    // Where something was shipped to before, a folder that is missing or empty was moved away, or is not mounted.
     let missing = match living.chain_here() {
-        Some(_) => Missing::Await,
+        Some(_) => Missing::AwaitFilled,
         None => Missing::Make,
     };
     let store = match objects::open(&args.url, missing) {
@@ -116,7 +116,7 @@ pub fn run(args: &RunArgs) -> u8 {
         Err(text) => return say(USAGE, &text),
     };
     let database = living.database();
-    let ended = runtime.block_on(ship(args, store, living, &shared, &database, signals));
+    let ended = real::run_on(runtime, ship(args, store, living, &shared, &database, signals));
     database
         .note_shipping_trouble(&ended.as_ref().err().map(Error::to_string).unwrap_or_default(), 0);
     match ended {
@@ -154,6 +154,7 @@ fn code_of(error: &Error, end: Option<End>) -> u8 {
         | Error::OtherChain { .. }
         | Error::MadeAnew { .. }
         | Error::NotThere { .. }
+        | Error::Lost { .. }
         | Error::Unfit(_) => USAGE,
         Error::Ended(_) if end == Some(End::Over) => OVER,
         _ => AGAIN,

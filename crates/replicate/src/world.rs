@@ -4,6 +4,7 @@
 //! one of them stands still, and may drop it there, as a kill does.
 
 use std::cell::{Cell, RefCell};
+use std::mem::{Discriminant, discriminant};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -91,12 +92,13 @@ pub struct World {
 
 /// Whether the store refuses deletions.
 #[derive(Debug, Default, PartialEq, Eq)]
-enum Refusal {
-    #[default]
-    None,
-    /// Nobody has asked yet.
-    New(String),
-    Told,
+struct Refusal {
+    /// Kinds so far.
+    kinds: Vec<Discriminant<StoreError>>,
+    /// Nobody was told of it yet.
+    new: Option<String>,
+    /// An object was made since.
+    ships: bool,
 }
 
 impl World {
@@ -212,6 +214,7 @@ impl World {
             requests.sent_bytes += bytes.len() as u64;
         });
         let answer = self.store.create(name, bytes.clone()).await;
+        self.refusal.borrow_mut().ships |= answer == Ok(Created::Made);
         self.note("create", name, answer)
     }
 
@@ -249,37 +252,26 @@ impl World {
                 self.note_refusal(&refused);
                 Err(refused)
             }
-            answer => {
-                if answer.is_ok() {
-                    *self.refusal.borrow_mut() = Refusal::None;
-                }
-                self.note("delete", name, answer)
-            }
+            answer => self.note("delete", name, answer),
         }
     }
 
     /// Remembers that deletions are refused.
     pub fn note_refusal(&self, error: &Error) {
+        let Error::Store { error: of, .. } = error else { return };
         let mut refusal = self.refusal.borrow_mut();
-        if *refusal == Refusal::None {
-            *refusal = Refusal::New(error.to_string());
+        // Each object, and each request, has other words.
+        if !refusal.kinds.contains(&discriminant(of)) {
+            refusal.kinds.push(discriminant(of));
+            (refusal.new, refusal.ships) = (Some(error.to_string()), false);
         }
     }
 
-    /// Why deletions are refused, once: until one succeeds nothing more is said.
+    /// Why deletions are refused, once for each kind of reason; and not before an object was made since:
+    /// who may not create either has that trouble first.
     pub fn take_refusal(&self) -> Option<String> {
         let mut refusal = self.refusal.borrow_mut();
-        match std::mem::take(&mut *refusal) {
-            Refusal::None => None,
-            Refusal::Told => {
-                *refusal = Refusal::Told;
-                None
-            }
-            Refusal::New(why) => {
-                *refusal = Refusal::Told;
-                Some(why)
-            }
-        }
+        if refusal.ships { refusal.new.take() } else { None }
     }
 
     /// Tries to read an object, once; `None` if there is none.

@@ -39,8 +39,9 @@ impl Following {
                 number: batch.mark.record,
                 hash: Some(batch.mark.hash),
             };
-            // Where later ones were listed, this one was removed.
-            let is_sure = self.reader.listing().is_some_and(|listing| listing.highest() > number);
+            // Where later ones were listed, or it was read before, this one was removed, or is in a pack now.
+            let is_sure = batch.mark.stream < until
+                || self.reader.listing().is_some_and(|listing| listing.highest() > number);
             let Found::Object(object) = self.reader.object(number, is_sure).await? else { break };
             let record = link.follow(&object)?;
             let is_whole = self.gather_record(&record, until, &mut batch)?;

@@ -147,8 +147,11 @@ impl Live {
     }
 
     /// The file still has its name.
-    pub fn is_named(&self, database: &Path) -> bool {
-        named(database) == Some(self.file)
+    ///
+    /// # Errors
+    /// The system's: nobody knows.
+    pub fn is_named(&self, database: &Path) -> std::io::Result<bool> {
+        super::has_name(database, self.file)
     }
 
     /// It was promoted in this session (REPLICA-5).
@@ -188,6 +191,11 @@ impl Live {
     pub fn take(&mut self, frames: &Frames) -> Result<(), String> {
         let from = Lsn::new(frames.from.0);
         self.follower.take(&frames.bytes, from).map_err(|e| e.to_string())
+    }
+
+    /// Forgets what was taken, and goes on behind a frame with this checksum of the session with this salt.
+    pub fn forget(&mut self, behind: (u32, u32)) {
+        self.follower.forget(behind);
     }
 
     /// Commits what was taken, on disk when it returns.

@@ -20,7 +20,8 @@
 //!   record of the same chain.
 //! - TRAIL-4 One follower works on a database: it holds a lock for as long as it lives. A lock that lost its name,
 //!   by `rm`, keeps nobody else away: it is looked at in each step, before the mark is written, and in the critical
-//!   section of each commit (REPLICA-6), and taken anew only where the whole replica was removed.
+//!   section of each commit (REPLICA-6), and taken anew only where the whole replica was removed. While it cannot be
+//!   looked at nothing is committed, and nothing is taken for removed.
 //!
 //! Behind that last look a second follower may take a new lock. It finds `until` or `seeding` in the mark, joins the
 //! session, and commits when this one has given the writer's right back: then it reaches `until`, or copies the database.
@@ -85,6 +86,8 @@ pub enum Done {
     Waited,
     /// The chain leads no further, for a reason; a copy of a later moment is waited for.
     Stuck(String),
+    /// What was said last is still in the way.
+    StillStuck,
 }
 
 /// A follower.
@@ -128,15 +131,15 @@ impl Following {
     ///
     /// # Errors
     /// [`Error::Taken`]: another follower works on it, a database without a mark stands there, or it follows
-    /// another place. [`Error::Target`]: its mark cannot be written.
+    /// another place. [`Error::Target`]: its lock or its mark cannot be written. [`Error::Unseen`].
     pub fn begin(world: World, settings: Settings) -> Result<Following> {
         let refused = Error::Taken;
         let settings =
             Settings { database: resolved(&settings.database).map_err(refused)?, ..settings };
-        let lock = lock(&settings.database).map_err(refused)?;
+        let lock = lock(&settings.database)?;
         let shown = settings.database.display();
         let mark = Mark::read(&settings.database).map_err(refused)?;
-        let there = bytes_of(&settings.database).map_err(refused)?;
+        let there = bytes_of(&settings.database)?;
         let is_there = there.is_some();
         match &mark {
             // SQLite makes an empty file where a program opens the name too early.
@@ -188,9 +191,9 @@ impl Following {
     /// Nothing is there yet: whoever opens the name too early finds a replica, which is empty (NOTED-2).
     fn begin_anew(&mut self) -> Result<()> {
         self.leave();
-        if !self.has_lock() {
+        if !self.has_lock()? {
             // It was removed with the rest.
-            self.lock = Arc::new(lock(&self.settings.database).map_err(Error::Taken)?);
+            self.lock = Arc::new(lock(&self.settings.database)?);
         }
         self.note(Mark::of_nothing(&self.settings.place), true)
     }
@@ -207,24 +210,25 @@ impl Following {
     }
 
     async fn step_on(&mut self) -> Result<Done> {
-        self.look_at_file()?;
-        let needs_copy = self.mark.as_ref().is_none_or(|mark| mark.seeding) || self.stuck.is_some();
-        let done = match needs_copy {
-            true => self.copy().await,
-            false => self.follow().await,
-        };
-        match done {
+        match self.try_step().await {
             Ok(Done::Waited) => {
-                if self.stuck.is_none() {
-                    self.tell(None);
-                }
+                // What fails next is new, also where it has failed so before.
+                self.told = None;
                 let mut pause = self.settings.poll;
-                if self.stuck.is_some() {
-                    // Each look asks for more than the next record.
-                    pause = pause.max(self.backoff.next(self.world.random()));
-                }
+                let done = match self.stuck {
+                    None => {
+                        self.tell(None);
+                        self.backoff = Backoff::default();
+                        Done::Waited
+                    }
+                    Some(_) => {
+                        // Each look asks for more than the next record.
+                        pause = pause.max(self.backoff.next(self.world.random()));
+                        Done::StillStuck
+                    }
+                };
                 self.world.clock().sleep(pause).await;
-                Ok(Done::Waited)
+                Ok(done)
             }
             Ok(done) => {
                 match &done {
@@ -246,7 +250,7 @@ impl Following {
                 self.tell(Some(&error.to_string()));
                 let pause = match error {
                     // Nothing is asked of the store.
-                    Error::Target { .. } => TARGET_PAUSE,
+                    Error::Target { .. } | Error::Unseen(_) => TARGET_PAUSE,
                     // Nor of a folder that is not there.
                     _ if error.is_gone() => GONE_PAUSE,
                     _ => self.backoff.next(self.world.random()),
@@ -254,10 +258,19 @@ impl Following {
                 self.world.clock().sleep(pause.max(self.settings.poll)).await;
                 let text = error.to_string();
                 Ok(match self.told.replace(text.clone()) {
-                    Some(told) if told == text => Done::Waited,
+                    Some(told) if told == text => Done::StillStuck,
                     _ => Done::Stuck(text),
                 })
             }
+        }
+    }
+
+    async fn try_step(&mut self) -> Result<Done> {
+        self.look_at_file()?;
+        let needs_copy = self.mark.as_ref().is_none_or(|mark| mark.seeding) || self.stuck.is_some();
+        match needs_copy {
+            true => self.copy().await,
+            false => self.follow().await,
         }
     }
 
@@ -266,7 +279,7 @@ impl Following {
         let database = &self.settings.database;
         let Some(mark) = self.mark.clone() else { return };
         // What stands under the name may be another's by now.
-        if self.live.as_ref().is_some_and(|live| !live.is_named(database))
+        if self.live.as_ref().is_some_and(|live| !live.is_named(database).unwrap_or(false))
             || plait_engine::replica::look(database) != Some(true)
         {
             return;
@@ -320,12 +333,13 @@ impl Following {
         // What cannot be looked at is not gone.
         let is_gone = bytes_of(database).is_ok_and(|there| there.is_none_or(|bytes| bytes == 0));
         let has_any = self.mark.as_ref().is_some_and(|mark| mark.record > RecordNumber::NONE);
-        if is_gone && (has_any || !self.has_lock()) {
+        if is_gone && (has_any || !self.has_lock()?) {
             return self.begin_anew();
         }
         self.keep_lock()?;
+        let is_named = |live: &Live| live.is_named(database).map_err(|e| unseen(database, &e));
         match &self.live {
-            Some(live) if !live.is_named(database) => Err(Error::Replaced(format!(
+            Some(live) if !is_named(live)? => Err(Error::Replaced(format!(
                 "{} is another file than the one that followed",
                 database.display()
             ))),
@@ -334,22 +348,27 @@ impl Following {
         }
     }
 
-    fn has_lock(&self) -> bool {
-        is_named(&self.lock, &follows_lock_path(&self.settings.database))
+    fn has_lock(&self) -> Result<bool> {
+        let path = follows_lock_path(&self.settings.database);
+        is_named(&self.lock, &path).map_err(|e| unseen(&path, &e))
     }
 
     /// Fails if the lock keeps nobody away any more (TRAIL-4).
     fn keep_lock(&self) -> Result<()> {
-        if self.has_lock() {
+        if self.has_lock()? {
             return Ok(());
         }
+        Err(self.lost_lock())
+    }
+
+    fn lost_lock(&self) -> Error {
         let database = &self.settings.database;
-        Err(Error::Taken(format!(
+        Error::Taken(format!(
             "{} was removed while {} followed, so that another follower or `plait promote` may have it by now: this \
              one ends, and has left the database as it was; start it again if nothing else works on it",
             follows_lock_path(database).display(),
             database.display()
-        )))
+        ))
     }
 
     fn promoted(&self) -> Error {
@@ -363,7 +382,9 @@ impl Following {
     fn note_failure(&mut self, error: &Error) {
         self.world.note_trouble(error);
         let stuck = match error {
-            Error::Store { .. } | Error::Empty => return,
+            Error::Store { .. } | Error::Empty | Error::Withheld { .. } | Error::Unseen(_) => {
+                return;
+            }
             Error::Target { .. } => {
                 // A member of the session that comes anew knows more.
                 self.leave();
@@ -385,7 +406,7 @@ impl Following {
 
     fn join(&mut self, number: RecordNumber, behind: (u32, u32)) -> Result<()> {
         let (lock, path) = (Arc::clone(&self.lock), follows_lock_path(&self.settings.database));
-        let still = Box::new(move || is_named(&lock, &path));
+        let still = Box::new(move || is_named(&lock, &path).unwrap_or(false));
         let live = Live::join(&self.settings.database, behind, still);
         self.live = Some(live.map_err(|why| match why {
             Unjoined::Promoted => self.promoted(),
@@ -441,11 +462,20 @@ impl Following {
         (self.live, self.flow) = (None, None);
     }
 
+    /// Forgets what was taken and not committed, and stays in the session: it is taken again.
+    fn forget(&mut self) {
+        self.flow = None;
+        if let Some((live, mark)) = self.live.as_mut().zip(self.mark.as_ref()) {
+            live.forget((mark.salt.0, mark.crc));
+        }
+    }
+
     fn note(&mut self, mark: Mark, durably: bool) -> Result<()> {
         self.keep_lock()?;
         let number = mark.record;
         // In a session nobody commits meanwhile, nor notes another mark.
-        let write = || self.has_lock().then(|| mark.write(&self.settings.database, durably));
+        let write =
+            || self.has_lock().map(|has| has.then(|| mark.write(&self.settings.database, durably)));
         let written = match &self.live {
             None => write(),
             Some(live) => match live.unless_promoted(write).map_err(|why| target(number, why))? {
@@ -453,7 +483,7 @@ impl Following {
                 None => return Err(self.promoted()),
             },
         };
-        let Some(written) = written else { return self.keep_lock() };
+        let Some(written) = written? else { return Err(self.lost_lock()) };
         written.map_err(|e| target(number, unwritten(&self.settings.database, &e)))?;
         self.mark = Some(mark);
         Ok(())
@@ -467,8 +497,7 @@ impl Following {
         let batch = match self.gather(&mark).await {
             Ok(batch) => batch,
             Err(error) => {
-                // What was taken is taken again.
-                self.leave();
+                self.forget();
                 return Err(error);
             }
         };
@@ -476,8 +505,10 @@ impl Following {
         let must = mark.until.is_some_and(|until| reached.stream < until);
         if must && ends.is_none() {
             // The store does not show what it had: it comes back, or a copy does.
-            self.leave();
-            return Ok(Done::Waited);
+            self.forget();
+            self.look_at_place(mark.record).await?;
+            let number = reached.record.next();
+            return Err(Error::Withheld { number, name: crate::names::record(number) });
         }
         if must {
             let (error, stuck) = ends.expect("it ends");
@@ -491,7 +522,7 @@ impl Following {
             self.keep_lock()?;
             let live = self.live()?;
             live.commit().map_err(|why| target(number, why))?;
-            if !live.is_named(&database) {
+            if !live.is_named(&database).unwrap_or(false) {
                 // The next step says so. The mark beside that name is not of this file.
                 return Ok(Done::Waited);
             }
@@ -517,9 +548,13 @@ impl Following {
         if self.reader.listing().is_none_or(|listing| listing.highest() >= mark.record) {
             return Ok(());
         }
+        self.look_at_place(mark.record).await
+    }
+
+    /// Fails if the place is another database's, or has no record as late as this one.
+    async fn look_at_place(&self, number: RecordNumber) -> Result<()> {
         let tip = crate::chain::find_tip(&self.world).await?.ok_or(Error::Empty)?;
         self.refuse_another_chain(tip.record.header.chain)?;
-        let number = mark.record;
         if tip.record.header.number >= number {
             return Ok(());
         }
@@ -553,12 +588,16 @@ fn is_place(named: &str, other: &str) -> bool {
 }
 
 /// Bytes of a file, `None` if nothing has the name. Where that cannot be found out, something may have it.
-fn bytes_of(database: &Path) -> Result<Option<u64>, String> {
+fn bytes_of(database: &Path) -> Result<Option<u64>> {
     match std::fs::metadata(database) {
         Ok(there) => Ok(Some(there.len())),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(format!("cannot look at {}: {e}", database.display())),
+        Err(e) => Err(unseen(database, &e)),
     }
+}
+
+fn unseen(path: &Path, error: &std::io::Error) -> Error {
+    Error::Unseen(format!("{}: {error}", path.display()))
 }
 
 /// The database under its own name, as the library names the files beside it.
@@ -580,26 +619,46 @@ fn resolved(database: &Path) -> Result<PathBuf, String> {
 }
 
 /// TRAIL-4.
-fn lock(database: &Path) -> Result<File, String> {
+fn lock(database: &Path) -> Result<File> {
     let path = follows_lock_path(database);
-    let say = |e: &dyn std::fmt::Display| format!("cannot lock {}: {e}", path.display());
+    // What the disk did not take it may take later.
+    let say = |e: &dyn std::fmt::Display| {
+        target(RecordNumber::NONE, format!("cannot lock {}: {e}", path.display()))
+    };
+    let taken = |what| Err(Error::Taken(format!("{} {what}", database.display())));
     let options = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
     let file = options.map_err(|e| say(&e))?;
     for _ in 0..LOCK_TRIES {
         match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) if is_named(&file, &path) => return Ok(file),
-            // A promotion has removed it, or a look at it is under way.
-            Ok(()) => return Err(format!("{} was promoted just now", database.display())),
+            Ok(()) => match is_named(&file, &path) {
+                Ok(true) => return Ok(file),
+                // A promotion has removed it, or a look at it is under way.
+                Ok(false) => return taken("was promoted just now"),
+                Err(e) => return Err(unseen(&path, &e)),
+            },
             Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(LOCK_NAP),
             Err(e) => return Err(say(&e)),
         }
     }
-    Err(format!("another process lets {} follow already: end that first", database.display()))
+    taken("follows already, by another process: end that first")
 }
 
-fn is_named(file: &File, path: &Path) -> bool {
-    let own = file.metadata().map(|meta| (meta.dev(), meta.ino())).ok();
-    own.is_some() && own == std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino())).ok()
+/// False if another file has the name, or none has. Where that cannot be found out, it may have it still.
+fn is_named(file: &File, path: &Path) -> std::io::Result<bool> {
+    has_name(path, of(&file.metadata()?))
+}
+
+/// Device and inode.
+fn of(file: &std::fs::Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
+}
+
+fn has_name(path: &Path, file: (u64, u64)) -> std::io::Result<bool> {
+    match std::fs::metadata(path) {
+        Ok(there) => Ok(of(&there) == file),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
+    }
 }
 
 #[cfg(test)]
@@ -611,14 +670,26 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("a.db");
         assert_eq!(bytes_of(&file), Ok(None));
+        let lock = File::create(folder.path().join("lock")).expect("a file");
+        assert!(!is_named(&lock, &file).expect("there is none"));
         std::fs::write(&file, b"bytes").expect("a file");
         assert_eq!(bytes_of(&file), Ok(Some(5)));
         // As for a folder that may not be searched, which root may: other errors than that there is nothing.
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&link, &link).expect("a link");
         for other in [file.join("below"), link, folder.path().join("a".repeat(300))] {
-            let error = bytes_of(&other).expect_err("something else");
+            let error = bytes_of(&other).expect_err("something else").to_string();
             assert!(error.contains("cannot look at "), "{error}");
+            assert!(is_named(&lock, &other).is_err(), "nobody knows");
+        }
+    }
+
+    #[test]
+    fn a_lock_that_cannot_be_made_is_tried_again_and_nobody_elses() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for database in [folder.path().join("nowhere/a.db"), folder.path().join("a".repeat(250))] {
+            let error = lock(&database).expect_err("there is no place for it");
+            assert!(matches!(error, Error::Target { .. }), "{error}");
         }
     }
 }

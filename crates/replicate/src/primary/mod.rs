@@ -102,6 +102,8 @@ impl Default for Settings {
     }
 }
 
+/// So many deletions that fail in a row are left to a later sweep.
+const DELETE_TRIES: u32 = 4;
 /// A pause before the database is asked again, at the end.
 const PAUSE_TO_END: Duration = Duration::from_millis(100);
 

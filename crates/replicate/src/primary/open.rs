@@ -144,6 +144,10 @@ async fn refuse_others(
     let is_its = |record: &Record| record.header.nonce == header.nonce;
     let open = record.filter(is_its).and_then(|record| record.open().cloned());
     let is_ours = open.as_ref().is_some_and(|open| open.instance == source.instance());
+    if open.is_none() && !take_over && source.chain() == Some(header.chain) {
+        let (chain, number) = (header.chain, header.opened);
+        return Err(Error::Lost { chain, number, name: names::record(number) });
+    }
     if !is_ours && !take_over {
         let by = open.map_or_else(|| "another sidecar".to_owned(), |open| open.host);
         return Err(Error::Occupied { by });

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Retry, Settings, Sidecar};
+use super::{DELETE_TRIES, Retry, Settings, Sidecar};
 use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
 use crate::ids::{Hash, RecordNumber};
@@ -33,6 +33,8 @@ pub struct Packing {
     making: Option<Making>,
     /// Records that a pack has.
     to_delete: VecDeque<RecordNumber>,
+    /// Deletions that have failed in a row.
+    failures: u32,
     /// The store refuses deletions: until then none is asked for (REFUSED-2).
     refused_until: Duration,
     retry: Retry,
@@ -53,8 +55,19 @@ impl Packing {
             last: now,
             making: None,
             to_delete: VecDeque::new(),
+            failures: 0,
             refused_until: Duration::ZERO,
             retry: Retry::default(),
+        }
+    }
+
+    /// A deletion has failed, and is no refusal: a disk may keep one file for ever. Others are tried, and behind a few
+    /// failures the next pack is (REFUSED-2).
+    fn note_failed(&mut self, some: usize) {
+        self.failures += 1;
+        match self.failures < DELETE_TRIES {
+            true => self.to_delete.rotate_left(some),
+            false => self.to_delete.clear(),
         }
     }
 
@@ -99,6 +112,9 @@ impl Sidecar {
                 self.packing.refused_until = now + self.settings.sweep_every;
             } else if self.packing.retry.note(&self.world, deleted).is_some() {
                 self.packing.to_delete.drain(..some);
+                self.packing.failures = 0;
+            } else {
+                self.packing.note_failed(some);
             }
             return true;
         }
@@ -189,6 +205,7 @@ impl Sidecar {
         let packed = self.packing.ready.range(from..=last);
         let numbers = packed.filter(|(_, packed)| may_go(packed)).map(|(number, _)| *number);
         self.packing.to_delete.extend(numbers);
+        self.packing.failures = 0;
     }
 }
 

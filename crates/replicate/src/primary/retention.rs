@@ -8,15 +8,18 @@
 //!
 //! A store may refuse deletions: for want of a right, or for ever, as an object lock does.
 //!
-//! - REFUSED-1 What the store refuses to delete is no trouble, and is said once. The same object is asked for once a sweep
-//!   at most; so many refusals in a row end a sweep. Its pack stays with it, so that a later sweep finds both.
-//! - REFUSED-2 Records in packs whose deletion is refused are left to the sweeps: `packing.rs` deletes none for as long as
-//!   one sweep is from the next.
+//! - REFUSED-1 What the store refuses to delete is no trouble, and is said once in a process, when it is known that records
+//!   are made all the same. The same object is asked for once a sweep at most; so many refusals in a row end a sweep of
+//!   records and packs, or of parts. Its pack stays with it, so that a later sweep finds both. A later sweep begins with
+//!   what was not refused before: a few objects that are held keep no others.
+//! - REFUSED-2 Records in packs whose deletion is refused, or fails a few times in a row for whatever reason, are left to
+//!   the sweeps: no pack waits for one. Behind a refusal `packing.rs` deletes none for as long as one sweep is from the
+//!   next. Nor does a sweep wait for an object whose deletion fails: a later one has it again.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::{Retry, Sidecar};
+use super::{DELETE_TRIES, Retry, Sidecar};
 use crate::chain::Reader;
 use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
@@ -37,8 +40,12 @@ pub struct Retention {
     to_delete: VecDeque<String>,
     /// Records of this sweep that the store did not let go.
     refused: Vec<RecordNumber>,
-    /// Refusals in a row.
-    refusals: u32,
+    /// What it did not let go when it was asked last.
+    held: BTreeSet<String>,
+    /// Refusals in a row: of records and packs, and of parts.
+    refusals: [u32; 2],
+    /// Failures of the first deletion.
+    failures: u32,
     retry: Retry,
 }
 
@@ -50,18 +57,49 @@ impl Retention {
             next: now,
             to_delete: VecDeque::new(),
             refused: Vec::new(),
-            refusals: 0,
+            held: BTreeSet::new(),
+            refusals: [0; 2],
+            failures: 0,
             retry,
         }
     }
 
     /// The store does not let the first object go (REFUSED-1).
     fn note_refused(&mut self) {
-        self.refused.extend(self.to_delete.pop_front().and_then(|name| names::parse_record(&name)));
-        self.refusals += 1;
-        if self.refusals >= REFUSALS {
-            self.to_delete.clear();
+        self.failures = 0;
+        let Some(name) = self.to_delete.pop_front() else { return };
+        let side = side_of(&name);
+        self.refused.extend(names::parse_record(&name));
+        self.held.insert(name);
+        self.refusals[side] += 1;
+        if self.refusals[side] >= REFUSALS {
+            self.to_delete.retain(|other| side_of(other) != side);
         }
+    }
+
+    /// The first object is gone.
+    fn note_deleted(&mut self) {
+        if let Some(name) = self.to_delete.pop_front() {
+            self.refusals[side_of(&name)] = 0;
+            self.held.remove(&name);
+        }
+        self.failures = 0;
+    }
+
+    /// Begins a sweep of packs, each behind its records, and of parts.
+    fn begin(&mut self, mut packs: Vec<Vec<String>>, mut parts: Vec<String>) {
+        let held = std::mem::take(&mut self.held);
+        let is_held = |name: &String| held.contains(name);
+        packs.sort_by_key(|names| names.iter().any(is_held));
+        for names in &mut packs {
+            if let Some((_pack, records)) = names.split_last_mut() {
+                records.sort_by_key(is_held);
+            }
+        }
+        parts.sort_by_key(is_held);
+        self.to_delete = packs.into_iter().flatten().chain(parts).collect();
+        self.held = self.to_delete.iter().filter(|name| is_held(name)).cloned().collect();
+        (self.refused, self.refusals, self.failures) = (Vec::new(), [0; 2], 0);
     }
 
     /// A pack of a record that stays.
@@ -70,6 +108,11 @@ impl Retention {
             self.refused.iter().any(|number| (first..=last).contains(number))
         })
     }
+}
+
+/// A right to delete may cover parts, or all else.
+fn side_of(name: &str) -> usize {
+    usize::from(name.starts_with(names::PARTS))
 }
 
 /// Splits snapshots, ascending, into what goes and what is kept for a window that begins at
@@ -102,8 +145,12 @@ impl Sidecar {
             if deleted.as_ref().is_err_and(Error::is_refusal) {
                 self.retention.note_refused();
             } else if self.retention.retry.note(&self.world, deleted).is_some() {
-                self.retention.to_delete.pop_front();
-                self.retention.refusals = 0;
+                self.retention.note_deleted();
+            } else {
+                self.retention.failures += 1;
+                if self.retention.failures >= DELETE_TRIES {
+                    self.retention.note_refused();
+                }
             }
             return true;
         }
@@ -146,25 +193,25 @@ impl Sidecar {
         if floor <= RecordNumber::FIRST {
             return Ok(());
         }
-        let mut names = self.packs_below(floor).await?;
+        let packs = self.packs_below(floor).await?;
+        let mut parts = Vec::new();
         let own = self.snapshots.upload();
         for name in self.once.list(names::PARTS).await? {
             let Some((upload, _)) = names::parse_part(&name) else { continue };
             let is_needed = uploads.contains(&upload) && !is_planted(Fault::PartsDropped);
             if upload.begun < floor && !is_needed && own != Some(upload) {
-                names.push(name);
+                parts.push(name);
             }
         }
-        self.retention.to_delete = names.into();
-        (self.retention.refused, self.retention.refusals) = (Vec::new(), 0);
+        self.retention.begin(packs, parts);
         Ok(())
     }
 
     /// Packs below the floor, each behind what it covers in `chain/` but for OPENs.
-    async fn packs_below(&self, floor: RecordNumber) -> Result<Vec<String>> {
+    async fn packs_below(&self, floor: RecordNumber) -> Result<Vec<Vec<String>>> {
         let mut packs: Vec<_> = self.once.list(names::PACKS).await?;
         packs.sort_unstable();
-        let mut names = Vec::new();
+        let mut groups = Vec::new();
         let mut folder = None;
         let mut there = BTreeSet::new();
         for name in packs {
@@ -179,6 +226,7 @@ impl Sidecar {
                 }
             }
             let bytes = self.once.get(&name).await?;
+            let mut names = Vec::new();
             if let Some(Ok(pack)) = bytes.as_ref().map(Pack::decode) {
                 let covered = there.range(first..=last);
                 let may_go = |number: &&RecordNumber| {
@@ -187,8 +235,9 @@ impl Sidecar {
                 names.extend(covered.filter(may_go).map(|number| names::record(*number)));
             }
             names.push(name);
+            groups.push(names);
         }
-        Ok(names)
+        Ok(groups)
     }
 }
 

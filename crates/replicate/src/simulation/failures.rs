@@ -19,6 +19,7 @@ use crate::primary::{Settings, Sidecar};
 use crate::record::{Follows, Header, Item, Open, Record};
 use crate::replicas::Replicas;
 use crate::restore::Stop;
+use crate::store::StoreError;
 use crate::world::{Patience, Random as _};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -102,8 +103,11 @@ fn an_open_that_was_removed_is_missed_and_a_new_sidecar_breaks_off() {
     assert!(matches!(error, Error::Missing { number, .. } if number == opened), "{error:?}");
     assert!(text.contains("was removed"), "{text}");
     drop(second);
-    // Whose the chain is, nothing says any more.
-    let (error, _) = refused(stage.open(&database, calm()));
+    // The database knows its own chain; whose it is, nothing tells another one any more.
+    let (error, text) = refused(stage.open(&database, calm()));
+    assert!(matches!(error, Error::Lost { number, .. } if number == opened), "{error:?}");
+    assert!(text.contains("was shipped to this place before"), "{text}");
+    let (error, _) = refused(stage.open(&stage.database("beta"), calm()));
     assert!(matches!(error, Error::Occupied { .. }), "{error:?}");
     let mut third =
         stage.open(&database, Settings { take_over: true, ..calm() }).expect("it is told to");
@@ -317,8 +321,8 @@ fn a_store_that_refuses_deletions_is_asked_seldom_and_shipped_to_as_ever() {
     }
     let refused = stage.objects.take_refused();
     let passes = (stage.time.now() - begun).as_secs().div_ceil(sweep.as_secs()) as usize + 1;
-    // Of each sweep some, and a request of packing's.
-    assert!(refused.len() > 8 && refused.len() <= passes * (8 + 3), "{passes}: {refused:?}");
+    // Of each sweep some, of parts and of all else, and a request of packing's.
+    assert!(refused.len() > 8 && refused.len() <= passes * (2 * 8 + 3), "{passes}: {refused:?}");
     for name in &refused {
         let times = refused.iter().filter(|other| *other == name).count();
         assert!(times <= passes, "{name}: {times} times in {passes} sweeps");
@@ -340,6 +344,87 @@ fn a_store_that_refuses_deletions_is_asked_seldom_and_shipped_to_as_ever() {
     assert!(first > from, "{first}");
     let below = |name: &&String| names::parse_record(name).is_some_and(|number| number < first);
     assert!(left.iter().filter(below).count() <= 1, "the first OPEN alone: {left:?}");
+    stage.restore(Stop::Newest).expect("nothing is missing");
+    is_true(&stage);
+}
+
+// holds REFUSED-1
+#[test]
+fn what_is_held_keeps_nothing_else() {
+    // Some of the oldest records, more than end a sweep; and all that is no part.
+    let holds: [fn(&str) -> bool; 2] = [
+        |name| names::parse_record(name).is_some_and(|number| number.0 <= 30),
+        |name| !name.starts_with(names::PARTS),
+    ];
+    for (n, held) in holds.into_iter().enumerate() {
+        let (stage, database, mut sidecar) = begun(settings(false));
+        let before = stage.objects.names_with(names::PARTS);
+        stage.objects.hold(held);
+        let mut told = 0;
+        for _ in 0..120 {
+            live(&stage, &database, &mut sidecar, 8).expect("it ships on");
+            told += u32::from(sidecar.0.world().take_refusal().is_some());
+        }
+        assert_eq!(told, 1, "some are deleted between two refusals");
+        let left = stage.objects.names();
+        assert!(!left.contains(&before[0]), "{n}: parts are deleted");
+        if n == 0 {
+            let packs = left.iter().filter_map(|name| names::parse_pack(name));
+            let (stay, later): (Vec<_>, Vec<_>) = packs.partition(|(first, _)| first.0 <= 30);
+            let records = left.iter().filter_map(|name| names::parse_record(name));
+            let records: Vec<_> = records.filter(|number| *number < later[0].0).collect();
+            assert!(!stay.is_empty() && later[0].0.0 > 500, "their packs stay: {left:?}");
+            assert!(
+                records.len() > 8 && records.iter().all(|number| number.0 <= 30),
+                "{records:?}"
+            );
+        }
+        stage.restore(Stop::Newest).expect("nothing is missing");
+        is_true(&stage);
+    }
+}
+
+// holds REFUSED-1
+#[test]
+fn a_refusal_is_not_told_before_something_was_made() {
+    let (stage, database, mut sidecar) = begun(settings(false));
+    let denied = StoreError::Denied("no right".to_owned());
+    let (what, name) = ("delete".to_owned(), "chain/1".to_owned());
+    let world = sidecar.0.world().clone();
+    world.note_refusal(&Error::Store { what, name, error: denied });
+    assert_eq!(world.take_refusal(), None, "creates may be refused as well");
+    live(&stage, &database, &mut sidecar, 2).expect("a quiet world");
+    assert!(world.take_refusal().is_some_and(|told| told.contains("no right")));
+    assert_eq!(world.take_refusal(), None, "once");
+}
+
+// holds REFUSED-2
+#[test]
+fn packs_are_made_where_deletions_fail() {
+    let (stage, database, mut sidecar) = begun(settings(false));
+    for _ in 0..10 {
+        live(&stage, &database, &mut sidecar, 8).expect("a quiet world");
+    }
+    stage.objects.set_outage(Some((Outage::Undeletable, Duration::MAX)));
+    let from = tip(&sidecar);
+    for _ in 0..60 {
+        live(&stage, &database, &mut sidecar, 8).expect("it ships on");
+    }
+    let packed = |stage: &Stage| {
+        let names = stage.objects.names();
+        names.iter().filter_map(|name| names::parse_pack(name)).map(|(_, last)| last).max()
+    };
+    assert!(packed(&stage).is_some_and(|last| last.0 + 200 > tip(&sidecar).0), "none waits");
+    let times = stage.objects.take_refused().len() as u64;
+    assert!(times > 8 && times < tip(&sidecar).0 - from.0, "{times} tries");
+    stage.objects.set_outage(None);
+    for _ in 0..60 {
+        live(&stage, &database, &mut sidecar, 8).expect("a quiet world");
+    }
+    let left = stage.objects.names();
+    let first = left.iter().find_map(|name| names::parse_pack(name)).expect("there are packs").0;
+    let below = |name: &&String| names::parse_record(name).is_some_and(|number| number < first);
+    assert!(first > from && left.iter().filter(below).count() <= 1, "{first}: {left:?}");
     stage.restore(Stop::Newest).expect("nothing is missing");
     is_true(&stage);
 }

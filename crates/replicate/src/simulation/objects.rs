@@ -52,6 +52,8 @@ pub enum Outage {
     Denied,
     /// That objects are locked: none is deleted.
     Locked,
+    /// That deletions fail, as on a disk with a damaged folder.
+    Undeletable,
 }
 
 /// The objects, shared by all machines.
@@ -66,6 +68,8 @@ pub struct Objects {
     /// The first object of each record's name.
     ledger: RefCell<BTreeMap<RecordNumber, Bytes>>,
     calls: Cell<u64>,
+    /// Objects that nobody may delete.
+    held: RefCell<fn(&str) -> bool>,
     /// Deletions that were refused: an object each.
     refused: RefCell<Vec<String>>,
 }
@@ -83,6 +87,7 @@ impl Objects {
             outage: Cell::default(),
             ledger: RefCell::default(),
             calls: Cell::default(),
+            held: RefCell::new(|_| false),
             refused: RefCell::default(),
         }
     }
@@ -90,6 +95,11 @@ impl Objects {
     /// Objects whose deletion it has refused, since this was asked last.
     pub fn take_refused(&self) -> Vec<String> {
         self.refused.take()
+    }
+
+    /// Holds objects: their deletion is refused.
+    pub fn hold(&self, held: fn(&str) -> bool) {
+        self.held.replace(held);
     }
 
     /// Sets how often it fails.
@@ -265,7 +275,7 @@ impl Door {
                 Outage::Full => Ok(()),
                 Outage::Denied => Err(StoreError::Denied("a key".to_owned())),
                 // `write` knows what is a deletion.
-                Outage::Locked => Ok(()),
+                Outage::Locked | Outage::Undeletable => Ok(()),
             },
             _ => Ok(()),
         }
@@ -276,12 +286,21 @@ impl Door {
         self.wait().await;
         self.objects.settle(false);
         self.outage(!matches!(write, Write::Delete(_)))?;
-        if let (Some((Outage::Locked, until)), Write::Delete(name)) =
-            (self.objects.outage.get(), &write)
+        if let (Some((outage, until)), Write::Delete(name)) = (self.objects.outage.get(), &write)
+            && matches!(outage, Outage::Locked | Outage::Undeletable)
             && self.objects.time.now() < until
         {
             self.objects.refused.borrow_mut().push(name.clone());
-            return Err(StoreError::Denied("it is locked".to_owned()));
+            return Err(match outage {
+                Outage::Locked => StoreError::Denied("it is locked".to_owned()),
+                _ => StoreError::Unavailable("an error of the disk".to_owned()),
+            });
+        }
+        if let Write::Delete(name) = &write
+            && self.objects.held.borrow()(name)
+        {
+            self.objects.refused.borrow_mut().push(name.clone());
+            return Err(StoreError::Denied(format!("{name} is held")));
         }
         let objects = &self.objects;
         let (dice, troubles) = (&objects.dice, objects.troubles.get());

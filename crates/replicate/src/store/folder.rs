@@ -2,11 +2,16 @@
 //!
 //! `object_store` makes all folders that a new object lacks, the outermost too: under the name of a place that was moved
 //! away it would begin an empty one, which looks like a replica. So each call opens the folder first, and works below
-//! what it has opened. Nothing is held between two calls, so that a disk can be unmounted.
+//! what it has opened. Nothing is held between two calls, so that a disk can be unmounted; a call that is dropped closes
+//! the folder when it has come to its end (`objects.rs`).
 //!
 //! - FOLDER-1 No call makes the folder. Where it is missing the call fails, and says so ([`StoreError::Gone`]).
-//! - FOLDER-2 What has made a record makes and deletes nothing in another folder of this name that has not that record:
-//!   that place was moved, replaced or is not mounted. Reads are answered: they tell what is there.
+//! - FOLDER-2 What has made a record makes and deletes nothing in a folder of this name that has neither that record nor
+//!   a pack of that number or a later one: that place was moved, emptied, replaced or is not mounted. Device and inode do
+//!   not tell: a file system gives a new folder the numbers of one that was removed just now. Reads are answered: they tell
+//!   what is there.
+//! - FOLDER-3 Where something was shipped, an empty folder is the one below a disk that is not mounted: each call fails as
+//!   where there is none, and none writes into it.
 
 use std::io::ErrorKind;
 use std::mem::ManuallyDrop;
@@ -17,34 +22,34 @@ use std::sync::{Arc, Mutex, PoisonError};
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use object_store::prefix::PrefixStore;
-use rustix::fs::{AtFlags, Mode, OFlags, fstat, open, statat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, open, openat, statat};
+use rustix::io::Errno;
 
 use super::StoreError;
+use crate::ids::RecordNumber;
 use crate::names;
+
+/// How a folder is opened whose entries are read.
+const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// A folder.
 pub struct Folder {
     path: PathBuf,
-    last: Mutex<Option<Made>>,
+    /// Something was shipped there before.
+    is_filled: bool,
+    /// The last record that was made.
+    last: Mutex<Option<RecordNumber>>,
 }
-
-/// The last record that was made.
-struct Made {
-    folder: Identity,
-    name: String,
-}
-
-/// Device and inode.
-type Identity = (u64, u64);
 
 /// The folder that had the name when a call began.
 pub struct Opened {
+    /// What is in it.
     pub store: Arc<dyn ObjectStore>,
     /// What the store calls it.
     alias: String,
     path: String,
-    identity: Identity,
-    // A call that was given up may go on in another thread, and means this folder by the number: it stays open then.
+    // A call that was given up with its runtime may go on in another thread, and means this folder by the number: it
+    // stays open then.
     file: ManuallyDrop<OwnedFd>,
 }
 
@@ -66,8 +71,9 @@ impl Opened {
 }
 
 impl Folder {
-    pub fn new(path: PathBuf) -> Folder {
-        Folder { path, last: Mutex::default() }
+    /// One of this path. `is_filled`: something was shipped there before (FOLDER-3).
+    pub fn new(path: PathBuf, is_filled: bool) -> Folder {
+        Folder { path, is_filled, last: Mutex::default() }
     }
 
     /// Opens it for a call. `changes`: the call makes or deletes objects.
@@ -81,44 +87,96 @@ impl Folder {
             ErrorKind::PermissionDenied => StoreError::Denied(format!("cannot open {path}: {e}")),
             _ => StoreError::Unavailable(format!("cannot open {path}: {e}")),
         })?;
-        let stat = fstat(&file).map_err(|e| {
-            let e = std::io::Error::from(e);
-            StoreError::Unavailable(format!("cannot look at {path}: {e}"))
-        })?;
-        let identity = (stat.st_dev, stat.st_ino);
-        if changes {
-            self.refuse_another(&file, identity)?;
+        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_filled || last.is_some() {
+            self.refuse_empty(&file)?;
+        }
+        if let Some(last) = last.filter(|_| changes) {
+            self.refuse_another(&file, last)?;
         }
         let alias = format!("/proc/self/fd/{}", file.as_raw_fd());
         let whole = LocalFileSystem::new().with_fsync(true);
         let store = Arc::new(PrefixStore::new(whole, &alias[1..]));
-        Ok(Opened { store, alias, path, identity, file: ManuallyDrop::new(file) })
+        Ok(Opened { store, alias, path, file: ManuallyDrop::new(file) })
+    }
+
+    /// FOLDER-3.
+    fn refuse_empty(&self, file: &OwnedFd) -> Result<(), StoreError> {
+        let path = self.path.display();
+        match is_empty(file) {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(StoreError::Gone(format!(
+                "{path} is empty, and the database was shipped there before (if it was emptied on purpose, start once with \
+                 --take-over)"
+            ))),
+            Err(e) => {
+                let e = std::io::Error::from(e);
+                Err(StoreError::Unavailable(format!("cannot look into {path}: {e}")))
+            }
+        }
     }
 
     /// FOLDER-2.
-    fn refuse_another(&self, file: &OwnedFd, identity: Identity) -> Result<(), StoreError> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *last {
-            Some(made) if made.folder != identity => {
-                // A disk that comes back may have another number.
-                if statat(file, &*made.name, AtFlags::empty()).is_err() {
-                    return Err(StoreError::Gone(format!(
-                        "{} is another folder than before, without what was shipped",
-                        self.path.display()
-                    )));
-                }
-                made.folder = identity;
-                Ok(())
+    fn refuse_another(&self, file: &OwnedFd, last: RecordNumber) -> Result<(), StoreError> {
+        let (path, name) = (self.path.display(), names::record(last));
+        let is_there = match statat(file, &*name, AtFlags::empty()) {
+            Ok(_) => Ok(true),
+            // Another writer, which fences this one, has packed it.
+            Err(Errno::NOENT | Errno::NOTDIR) => has_pack_of(file, last),
+            Err(e) => Err(e),
+        };
+        match is_there {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StoreError::Gone(format!(
+                "{path} is without {name}, the last record that was made there: it is another folder, or was emptied"
+            ))),
+            Err(e) => {
+                let e = std::io::Error::from(e);
+                Err(StoreError::Unavailable(format!("cannot look at {name} in {path}: {e}")))
             }
-            _ => Ok(()),
         }
     }
 
-    /// An object was made in the folder that was opened.
-    pub fn note_made(&self, opened: &Opened, name: &str) {
-        if names::parse_record(name).is_some() {
-            let made = Made { folder: opened.identity, name: name.to_owned() };
-            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
+    /// An object was made.
+    pub fn note_made(&self, name: &str) {
+        if let Some(number) = names::parse_record(name) {
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(number);
         }
     }
+
+    /// Objects were deleted.
+    pub fn note_deleted(&self, names: &[String]) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_some_and(|last| names.contains(&names::record(last))) {
+            *last = None;
+        }
+    }
+}
+
+fn is_empty(file: &OwnedFd) -> Result<bool, Errno> {
+    if statat(file, names::CHAIN, AtFlags::empty()).is_ok() {
+        return Ok(false);
+    }
+    let folder = openat(file, ".", LISTED, Mode::empty())?;
+    for entry in Dir::read_from(folder)? {
+        if ![&b"."[..], b".."].contains(&entry?.file_name().to_bytes()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// A folder has a pack of this number, or of a later one.
+fn has_pack_of(file: &OwnedFd, number: RecordNumber) -> Result<bool, Errno> {
+    let packs = match openat(file, names::PACKS, LISTED, Mode::empty()) {
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
+        packs => packs?,
+    };
+    for entry in Dir::read_from(packs)? {
+        let name = format!("{}{}", names::PACKS, entry?.file_name().to_string_lossy());
+        if names::parse_pack(&name).is_some_and(|(_, last)| last >= number) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

@@ -18,7 +18,7 @@ use object_store::{
     ClientConfigKey, Error as ObjectError, ObjectStore, ObjectStoreExt as _, PutMode, RetryConfig,
 };
 
-use super::folder::{Folder, Opened};
+use super::folder::Folder;
 use super::url::{Place, Service};
 use super::{Created, Later, Store, StoreError};
 
@@ -51,6 +51,8 @@ pub enum Missing {
     Refuse,
     /// is the trouble of each call until it is there.
     Await,
+    /// is that, and so is an empty one: something was shipped there before.
+    AwaitFilled,
 }
 
 /// Opens the store of a URL.
@@ -76,9 +78,9 @@ pub fn open(url: &str, missing: Missing) -> Result<Objects, String> {
                         folder.display()
                     ));
                 }
-                Missing::Refuse | Missing::Await => {}
+                Missing::Refuse | Missing::Await | Missing::AwaitFilled => {}
             }
-            Inner::Folder(Arc::new(Folder::new(folder)))
+            Inner::Folder(Arc::new(Folder::new(folder, missing == Missing::AwaitFilled)))
         }
         Place::Bucket { service, bucket, prefix } => {
             // Whoever made one before has made this one.
@@ -141,45 +143,95 @@ fn path(name: &str) -> Path {
     Path::from(name)
 }
 
-/// Says what kind of failure it is. Stores differ in their codes, so the text counts as well. `named`: the same text with
-/// the name by which people know a folder.
+/// Says what kind of failure it is. `named`: the same text with the name by which people know a folder.
 fn failure(error: &ObjectError, named: impl Fn(&str) -> String) -> StoreError {
     let mut text = error.to_string();
-    let mut is_full = false;
+    let mut says = Says::default();
     let mut source = std::error::Error::source(error);
     while let Some(inner) = source {
-        if let Some(io) = inner.downcast_ref::<std::io::Error>() {
-            is_full |= matches!(io.raw_os_error(), Some(28 | 122));
-        }
-        let says = inner.to_string();
-        if !text.contains(&says) {
-            text += &format!(": {says}");
+        let words = inner.to_string();
+        let io = inner.downcast_ref::<std::io::Error>();
+        says.hear(io.and_then(std::io::Error::raw_os_error), &words);
+        if !text.contains(&words) {
+            text += &format!(": {words}");
         }
         source = inner.source();
     }
     let text = named(&without_time(&text));
-    let lower = text.to_lowercase();
-    let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
-    if is_full || has(&["quota", "storagefull", "insufficient storage", "507"]) {
-        return StoreError::Full(text);
-    }
     match error {
+        _ if says.is_full => StoreError::Full(text),
         ObjectError::PermissionDenied { .. } | ObjectError::Unauthenticated { .. } => {
             StoreError::Denied(text)
         }
-        _ if has(&[
-            "permission denied",
-            "operation not permitted",
-            "forbidden",
-            "accessdenied",
-            "read-only file system",
-        ]) =>
-        {
-            StoreError::Denied(text)
-        }
+        _ if says.is_refused => StoreError::Denied(text),
         ObjectError::Generic { .. } => StoreError::Unavailable(text),
         _ => StoreError::Failed(text),
     }
+}
+
+/// What the sources of an error say. Their texts have names of objects and folders, numbers of requests and pages of
+/// servers in them, so nothing counts but where a number of the system, a status or a code stands.
+#[derive(Default)]
+struct Says {
+    is_full: bool,
+    is_refused: bool,
+}
+
+impl Says {
+    fn hear(&mut self, errno: Option<i32>, words: &str) {
+        match errno.map(rustix::io::Errno::from_raw_os_error) {
+            Some(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => self.is_full = true,
+            Some(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM | rustix::io::Errno::ROFS) => {
+                self.is_refused = true
+            }
+            _ => {}
+        }
+        match status_of(words) {
+            Some(507) => self.is_full = true,
+            Some(401 | 403) => self.is_refused = true,
+            _ => {}
+        }
+        match part_code_of(words) {
+            Some("507") => self.is_full = true,
+            // A rule, a lease or a snapshot keeps it (409), or the caller may not.
+            Some("401" | "403" | "409") => self.is_refused = true,
+            Some(code) => self.hear_code(code),
+            None => {}
+        }
+        if let Some(code) = body_code_of(words) {
+            self.hear_code(code);
+        }
+    }
+
+    /// Takes the word of a service for a failure, as `AccessDenied`. Stores differ in theirs.
+    fn hear_code(&mut self, code: &str) {
+        let code = code.to_lowercase();
+        let has = |words: &[&str]| words.iter().any(|word| code.contains(word));
+        self.is_full |= has(&["quota", "storagefull", "insufficientstorage"]);
+        self.is_refused |= has(&["denied", "forbidden", "locked", "immutable", "notallowed"]);
+    }
+}
+
+/// The status of an answer, where a text of `object_store` begins with it.
+fn status_of(words: &str) -> Option<u16> {
+    let behind = words.strip_prefix("Server returned non-2xx status code: ")?;
+    behind.get(..3)?.parse().ok()
+}
+
+/// The code of one part of a request that deletes several objects, with which its text ends: a status of Azure's, a word
+/// of S3's.
+fn part_code_of(words: &str) -> Option<&str> {
+    let is_part = words.starts_with("Bulk delete request failed ")
+        || words.starts_with("DeleteObjects request failed for key ");
+    let (_, code) = words.strip_suffix(')').filter(|_| is_part)?.rsplit_once(" (code: ")?;
+    Some(code)
+}
+
+/// The code in the body of an answer, where a text of `object_store` begins with that.
+fn body_code_of(words: &str) -> Option<&str> {
+    let is_answer = words.starts_with("Server returned ");
+    let (_, behind) = words.split_once("<Code>").filter(|_| is_answer)?;
+    Some(behind.split_once("</Code>")?.0)
 }
 
 /// The text of an error without how long the request took, which differs from try to try: else each would be
@@ -203,137 +255,136 @@ fn without_time(text: &str) -> String {
     left + rest
 }
 
-/// What one call works on.
-enum Reached {
-    Folder(Arc<Folder>, Opened),
-    Bucket(Arc<dyn ObjectStore>),
-}
-
 impl Objects {
-    /// Reaches the store for a call. `changes`: the call makes or deletes objects.
-    async fn reach(&self, changes: bool) -> Result<Reached, StoreError> {
+    /// Makes one call. `changes`: it makes or deletes objects.
+    ///
+    /// A call of a folder is a task of its own: it goes on to its end when whoever awaits it is dropped, and closes the
+    /// folder then.
+    async fn call<T: Send + 'static, F>(
+        &self,
+        changes: bool,
+        does: impl FnOnce(Arc<dyn ObjectStore>) -> F + Send + 'static,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, ObjectError>> + Send + 'static,
+    {
         let folder = match &self.inner {
-            Inner::Bucket(store) => return Ok(Reached::Bucket(Arc::clone(store))),
+            Inner::Bucket(store) => {
+                let answer = does(Arc::clone(store)).await;
+                return answer.map_err(|error| failure(&error, str::to_owned));
+            }
             Inner::Folder(folder) => Arc::clone(folder),
         };
-        let opens = Arc::clone(&folder);
-        // One over a network may not answer for long.
-        let opened = tokio::task::spawn_blocking(move || opens.open(changes)).await;
-        let opened = opened.map_err(|e| StoreError::Unavailable(e.to_string()))?;
-        Ok(Reached::Folder(folder, opened?))
-    }
-}
-
-impl Reached {
-    fn store(&self) -> &dyn ObjectStore {
-        match self {
-            Reached::Folder(_, opened) => &*opened.store,
-            Reached::Bucket(store) => &**store,
-        }
-    }
-
-    fn note_made(&self, name: &str) {
-        if let Reached::Folder(folder, opened) = self {
-            folder.note_made(opened, name);
-        }
-    }
-
-    /// Ends the call.
-    fn ended<T>(self, answer: Result<T, ObjectError>) -> Result<T, StoreError> {
-        let answer = answer.map_err(|error| match &self {
-            Reached::Folder(_, opened) => failure(&error, |text| opened.named(text)),
-            Reached::Bucket(_) => failure(&error, str::to_owned),
-        });
-        if let Reached::Folder(_, opened) = self {
+        let called = tokio::spawn(async move {
+            // One over a network may not answer for long.
+            let opened = tokio::task::spawn_blocking(move || folder.open(changes)).await;
+            let opened = opened.map_err(|e| StoreError::Unavailable(e.to_string()))??;
+            let answer = does(Arc::clone(&opened.store)).await;
+            let answer = answer.map_err(|error| failure(&error, |text| opened.named(text)));
             opened.close();
+            answer
+        });
+        called.await.map_err(|e| StoreError::Unavailable(e.to_string()))?
+    }
+
+    /// The folder, if it is one.
+    fn folder(&self) -> Option<Arc<Folder>> {
+        match &self.inner {
+            Inner::Folder(folder) => Some(Arc::clone(folder)),
+            Inner::Bucket(_) => None,
         }
-        answer
     }
 }
 
 impl Store for Objects {
     fn create<'a>(&'a self, name: &'a str, bytes: Bytes) -> Later<'a, Result<Created, StoreError>> {
-        Box::pin(async move {
-            let reached = self.reach(true).await?;
-            let at = path(name);
-            let put = reached.store().put_opts(&at, bytes.into(), PutMode::Create.into());
-            let answer = match put.await {
+        let (folder, name) = (self.folder(), name.to_owned());
+        Box::pin(self.call(true, move |store: Arc<dyn ObjectStore>| async move {
+            match store.put_opts(&path(&name), bytes.into(), PutMode::Create.into()).await {
                 Ok(_) => {
-                    reached.note_made(name);
+                    if let Some(folder) = folder {
+                        folder.note_made(&name);
+                    }
                     Ok(Created::Made)
                 }
                 Err(ObjectError::AlreadyExists { .. } | ObjectError::Precondition { .. }) => {
                     Ok(Created::Exists)
                 }
                 Err(error) => Err(error),
-            };
-            reached.ended(answer)
-        })
+            }
+        }))
     }
 
     fn get<'a>(&'a self, name: &'a str) -> Later<'a, Result<Option<Bytes>, StoreError>> {
-        Box::pin(async move {
-            let reached = self.reach(false).await?;
-            let answer = match reached.store().get(&path(name)).await {
+        let at = path(name);
+        let got = self.call(false, move |store: Arc<dyn ObjectStore>| async move {
+            match store.get(&at).await {
                 Ok(found) if found.meta.size > OBJECT_BYTES_MAX => {
-                    let bytes = found.meta.size;
-                    reached.ended(Ok(()))?;
-                    return Err(StoreError::Failed(format!(
-                        "it has {bytes} bytes: none that a sidecar makes has more than {OBJECT_BYTES_MAX}",
-                    )));
+                    Ok(Got::TooLong(found.meta.size))
                 }
-                Ok(found) => found.bytes().await.map(Some),
-                Err(ObjectError::NotFound { .. }) => Ok(None),
+                Ok(found) => found.bytes().await.map(Got::Object),
+                Err(ObjectError::NotFound { .. }) => Ok(Got::Nothing),
                 Err(error) => Err(error),
-            };
-            reached.ended(answer)
+            }
+        });
+        Box::pin(async move {
+            match got.await? {
+                Got::Object(bytes) => Ok(Some(bytes)),
+                Got::Nothing => Ok(None),
+                Got::TooLong(bytes) => Err(StoreError::Failed(format!(
+                    "it has {bytes} bytes: none that a sidecar makes has more than {OBJECT_BYTES_MAX}",
+                ))),
+            }
         })
     }
 
     fn list<'a>(&'a self, prefix: &'a str) -> Later<'a, Result<Vec<String>, StoreError>> {
-        Box::pin(async move {
-            let reached = self.reach(false).await?;
-            let prefix = path(prefix);
-            let found = reached.store().list(Some(&prefix));
-            let names = found.map_ok(|meta| meta.location.to_string()).try_collect().await;
-            reached.ended(match names {
+        let prefix = path(prefix);
+        Box::pin(self.call(false, move |store: Arc<dyn ObjectStore>| async move {
+            let found = store.list(Some(&prefix));
+            match found.map_ok(|meta| meta.location.to_string()).try_collect().await {
                 Err(ObjectError::NotFound { .. }) => Ok(Vec::new()),
                 names => names,
-            })
-        })
+            }
+        }))
     }
 
     fn put<'a>(&'a self, name: &'a str, bytes: Bytes) -> Later<'a, Result<(), StoreError>> {
-        Box::pin(async move {
-            let reached = self.reach(true).await?;
-            let put = reached.store().put(&path(name), bytes.into()).await;
-            reached.ended(put.map(|_| ()))
-        })
+        let at = path(name);
+        Box::pin(self.call(true, move |store: Arc<dyn ObjectStore>| async move {
+            store.put(&at, bytes.into()).await.map(|_| ())
+        }))
     }
 
     fn delete<'a>(&'a self, names: &'a [String]) -> Later<'a, Result<(), StoreError>> {
-        Box::pin(async move {
-            let reached = self.reach(true).await?;
+        let (folder, names) = (self.folder(), names.to_vec());
+        Box::pin(self.call(true, move |store: Arc<dyn ObjectStore>| async move {
             let paths: Vec<_> = names.iter().map(|name| Ok(path(name))).collect();
-            let mut deleted = reached.store().delete_stream(stream::iter(paths).boxed());
-            let mut answer = Ok(());
+            let mut deleted = store.delete_stream(stream::iter(paths).boxed());
             while let Some(one) = deleted.next().await {
                 match one {
                     Ok(_) | Err(ObjectError::NotFound { .. }) => {}
-                    Err(error) => {
-                        answer = Err(error);
-                        break;
-                    }
+                    Err(error) => return Err(error),
                 }
             }
-            drop(deleted);
-            reached.ended(answer)
-        })
+            if let Some(folder) = folder {
+                folder.note_deleted(&names);
+            }
+            Ok(())
+        }))
     }
 
     fn deletes_at_once(&self) -> usize {
         self.deletes_at_once
     }
+}
+
+/// What stands under a name.
+enum Got {
+    Object(Bytes),
+    Nothing,
+    /// More bytes than any object has.
+    TooLong(u64),
 }
 
 #[cfg(test)]

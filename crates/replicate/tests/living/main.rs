@@ -15,6 +15,7 @@ mod disks;
 mod following;
 #[cfg(feature = "crash-points")]
 mod killed;
+mod missed;
 mod model;
 mod owners;
 mod places;

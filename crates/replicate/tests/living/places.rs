@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use plait_replicate::ids::RecordNumber;
+
 use crate::disks::trouble;
 use crate::following::{
     LOCK, PATIENCE, agrees, begun, beside, follower, is_told, is_told_nothing, mark, nap, replica,
@@ -32,6 +34,35 @@ fn a_follower_waits_for_its_place_under_its_lock_and_ends_when_it_is_told() {
     is_told_nothing(&stage);
     assert_eq!(second.terminated(), 0);
     assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn what_waits_for_a_folder_that_does_not_answer_ends_when_it_is_told() {
+    let (stage, sidecar) = begun();
+    let follows = follower(&stage);
+    agrees(&stage);
+    assert_eq!(sidecar.terminated(), 0);
+    agrees(&stage);
+    nap(200);
+    assert_eq!(follows.terminated(), 0);
+    // Who opens the next record waits for its writer, as for the server of a network file system.
+    let tip = stage.restored().expect("it is restored").1.record;
+    let next = stage.url.join(plait_replicate::names::record(tip.next()));
+    let made = std::process::Command::new("mkfifo").arg(&next).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    let (sidecar, follower) = (stage.sidecar(&[]), follower(&stage));
+    for process in [&sidecar, &follower] {
+        // Where the kernel does not say so it has had the time.
+        let begun = Instant::now();
+        while !process.waits_in("wait_for_partner") && begun.elapsed().as_secs() < 5 {
+            nap(20);
+        }
+        process.signal(rustix::process::Signal::TERM);
+    }
+    let begun = Instant::now();
+    assert_eq!(sidecar.ended().code(), Some(1), "it has shipped nothing");
+    assert_eq!(follower.ended().code(), Some(0));
+    assert!(begun.elapsed().as_secs() < 20, "each waits for ten seconds");
 }
 
 // holds FOLDER-1
@@ -88,7 +119,11 @@ fn a_probe_leaves_no_folder_where_none_was() {
     let probe = || says(&[Path::new("probe"), &stage.url], 0);
     probe();
     assert!(!stage.url.exists());
+    let nested = stage.url.join("a/b");
+    says(&[Path::new("probe"), &nested], 0);
+    assert!(!stage.url.exists(), "nor one above it");
     std::fs::create_dir(&stage.url).expect("a folder");
+    says(&[Path::new("probe"), &nested], 0);
     probe();
     assert!(stage.url.exists());
 }
@@ -104,12 +139,73 @@ fn nothing_is_shipped_into_another_folder_of_the_name() {
     let names = |place: &Path| std::fs::read_dir(place).expect("a folder").count();
     // Between two looks for the own place.
     std::fs::rename(&stage.url, &away).expect("it goes");
-    std::fs::create_dir(&stage.url).expect("another");
+    std::fs::create_dir_all(stage.url.join("something")).expect("another");
     keeper.execute("INSERT INTO t VALUES(3, 'meanwhile')").expect("it commits");
     let begun = Instant::now();
     assert_eq!(sidecar.ended().code(), Some(1));
     assert!(begun.elapsed().as_secs() < 8, "at its next write");
-    assert_eq!(names(&stage.url), 0);
+    assert_eq!(names(&stage.url), 1);
+}
+
+// holds FOLDER-3
+#[test]
+fn a_place_below_which_an_empty_folder_comes_to_light_is_waited_for() {
+    let (stage, sidecar) = begun();
+    let keeper = open(&stage.database);
+    keeper.query("SELECT count(*) FROM plait_status").expect("it is asked");
+    let first = stage.agrees().snapshot;
+    let away = stage.folder.path().join("away");
+    let is_empty = || std::fs::read_dir(&stage.url).expect("a folder").next().is_none();
+    // As where the place is a mount point, and the disk is unmounted.
+    std::fs::rename(&stage.url, &away).expect("it goes");
+    std::fs::create_dir(&stage.url).expect("what is below it");
+    keeper.execute("INSERT INTO t VALUES(3, 'meanwhile')").expect("it commits");
+    let missed =
+        format!("{} is empty, and the database was shipped there before", stage.url.display());
+    let said = trouble(&stage);
+    assert!(said.contains(&missed) && said.contains("--take-over") && is_empty(), "{said}");
+    // Nor is it raced, and written into, by a new start in this session.
+    sidecar.kill();
+    let sidecar = stage.sidecar(&[]);
+    nap(1500);
+    let said = trouble(&stage);
+    assert!(said.contains(&missed) && is_empty(), "{said}");
+    std::fs::remove_dir(&stage.url).expect("it is empty");
+    std::fs::rename(&away, &stage.url).expect("it comes back");
+    assert_eq!(stage.agrees().snapshot, first, "the log still had it");
+    assert_eq!(sidecar.terminated(), 0);
+    // Who has emptied it on purpose begins anew there.
+    std::fs::remove_dir_all(&stage.url).expect("it goes");
+    std::fs::create_dir(&stage.url).expect("an empty one");
+    let sidecar = stage.sidecar(&["--take-over"]);
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds FOLDER-2
+#[test]
+fn nothing_is_shipped_into_what_was_emptied_under_the_sidecar() {
+    let (stage, sidecar) = begun();
+    let keeper = open(&stage.database);
+    keeper.query("SELECT count(*) FROM plait_status").expect("it is asked");
+    stage.agrees();
+    // On some file systems a folder that is made anew has the number of the one that was removed.
+    let chain = stage.url.join("chain");
+    std::fs::rename(&chain, stage.folder.path().join("away")).expect("it goes");
+    keeper.execute("INSERT INTO t VALUES(3, 'meanwhile')").expect("it commits");
+    let begun = Instant::now();
+    assert_eq!(sidecar.ended().code(), Some(1));
+    assert!(begun.elapsed().as_secs() < 8, "at its next write");
+    assert!(!chain.exists(), "nothing was made");
+    // A start at a place that has lost its beginning names that, and no other sidecar.
+    std::fs::rename(stage.folder.path().join("away"), &chain).expect("it comes back");
+    let first = stage.url.join(plait_replicate::names::record(RecordNumber::FIRST));
+    std::fs::remove_file(first).expect("it is there");
+    let said = says(&[Path::new("run"), &stage.url, &stage.database], 2);
+    assert!(said.contains("was shipped to this place before"), "{said}");
+    let sidecar = stage.sidecar(&["--take-over"]);
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
 }
 
 // holds FOLDER-2
@@ -169,7 +265,8 @@ fn a_folder_is_one_place_under_all_of_its_names() {
     stage.agrees();
     assert_eq!(sidecar.terminated(), 0);
     std::fs::remove_dir_all(&stage.url).expect("it goes");
-    std::fs::create_dir(&stage.url).expect("an empty one");
+    // An empty one is waited for.
+    std::fs::create_dir_all(stage.url.join("something")).expect("another one");
     for name in [format!("{}/", stage.url.display()), format!("file://{}", stage.url.display())] {
         let said = says(&[Path::new("run"), Path::new(&name), &stage.database], 2);
         assert!(said.contains("was shipped here before"), "{name}: {said}");

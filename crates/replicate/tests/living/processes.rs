@@ -71,6 +71,15 @@ impl Process {
         stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T')))
     }
 
+    /// One of its threads waits in a function of the kernel's.
+    pub fn waits_in(&self, function: &str) -> bool {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.0.id()));
+        let mut tasks = tasks.into_iter().flatten().flatten();
+        tasks.any(|task| {
+            std::fs::read_to_string(task.path().join("wchan")).is_ok_and(|at| at == function)
+        })
+    }
+
     pub fn signal(&self, signal: rustix::process::Signal) {
         let id = rustix::process::Pid::from_child(&self.0);
         rustix::process::kill_process(id, signal).expect("it is there");

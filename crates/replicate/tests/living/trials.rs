@@ -294,14 +294,14 @@ fn a_place_that_has_lost_what_was_shipped_is_told() {
     keeper.execute("INSERT INTO t VALUES(3, 'a session that stays')").expect("a commit");
     let sidecar = stage.sidecar(&[]);
     stage.agrees();
-    // As where a disk is not mounted any more.
+    // As where another disk is mounted there; an empty folder is waited for.
     let away = stage.folder.path().join("away");
     std::fs::rename(&stage.url, &away).expect("it goes");
-    std::fs::create_dir(&stage.url).expect("an empty folder");
+    std::fs::create_dir_all(stage.url.join("something")).expect("another folder");
     stage.writer(1, Some(50), "FULL").ended();
     assert_eq!(sidecar.ended().code(), Some(1), "within its idle time");
     std::fs::remove_dir_all(&stage.url).expect("what it has left");
-    std::fs::create_dir(&stage.url).expect("an empty folder");
+    std::fs::create_dir_all(stage.url.join("something")).expect("another folder");
     assert_eq!(stage.sidecar(&[]).ended().code(), Some(2), "it was shipped there before");
     std::fs::remove_dir_all(&stage.url).expect("what it has left");
     std::fs::rename(&away, &stage.url).expect("it is mounted again");

@@ -247,3 +247,225 @@ fn how_long_a_request_took_is_no_part_of_its_error() {
         assert_eq!(without_time(text), left);
     }
 }
+
+// holds FOLDER-2, FOLDER-3
+#[test]
+fn a_folder_without_the_last_record_takes_nothing_whatever_its_number() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = folder.path().join("place");
+    let store = open(place.to_str().expect("UTF-8"), Missing::Make).expect("a store");
+    let record = |number| crate::names::record(crate::ids::RecordNumber(number));
+    let create = |number| block_on(store.create(&record(number), Bytes::from_static(b"x")));
+    assert_eq!(create(7), Ok(Created::Made));
+    // The folder itself stays, as one that is made anew has the number of the one before on ext4.
+    let chain = place.join("chain");
+    std::fs::remove_dir_all(&chain).expect("it goes");
+    let get = || block_on(store.get(&record(7)));
+    for refused in [create(8).map(|_| ()), get().map(|_| ())] {
+        let why = refused.expect_err("an empty one is none").to_string();
+        assert!(why.contains("is not there: ") && why.contains("place is empty"), "{why}");
+    }
+    std::fs::write(place.join("something"), b"x").expect("a file");
+    let refused = |answer: Result<(), StoreError>| {
+        let why = answer.expect_err("it is another folder").to_string();
+        assert!(why.contains("is not there: ") && why.contains(&record(7)), "{why}");
+    };
+    refused(create(8).map(|_| ()));
+    refused(block_on(store.put("part/1", Bytes::from_static(b"x"))));
+    refused(block_on(store.delete(&[record(6)])));
+    assert!(!chain.exists() && !place.join("part").exists());
+    assert_eq!(get(), Ok(None), "what is there is told");
+    // Where another writer has packed it this one has to meet that writer's records.
+    let packs = place.join("pack");
+    std::fs::create_dir(&packs).expect("a folder");
+    let pack = |first, last| {
+        let number = crate::ids::RecordNumber;
+        std::fs::write(place.join(crate::names::pack(number(first), number(last))), b"x")
+    };
+    pack(1, 6).expect("a file");
+    refused(create(8).map(|_| ()));
+    pack(8, 9).expect("a file");
+    assert_eq!(create(8), Ok(Created::Made));
+}
+
+/// An error of a store, as `object_store` hands it on: texts in texts.
+#[derive(Debug)]
+struct Says(String, Option<std::io::Error>);
+
+impl std::fmt::Display for Says {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Says {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.1.as_ref().map(|io| io as _)
+    }
+}
+
+/// What becomes of an error with these words, or this number of the system's.
+fn becomes(words: &str, errno: Option<i32>) -> StoreError {
+    let source = Says(words.to_owned(), errno.map(std::io::Error::from_raw_os_error));
+    failure(&ObjectError::Generic { store: "a store", source: Box::new(source) }, str::to_owned)
+}
+
+#[test]
+fn a_number_or_a_word_in_a_name_says_nothing_about_a_failure() {
+    let record = crate::names::record(crate::ids::RecordNumber(1507));
+    for words in [
+        &*format!("Unable to open file /srv/app507/{record}: Input/output error (os error 5)"),
+        "Unable to open file /srv/quota/forbidden/accessdenied/chain: it is stale",
+        "Server returned non-2xx status code: 500 Internal Server Error: <Error><Code>InternalError</Code>\
+         <Key>quota/507</Key><RequestId>1507</RequestId></Error>",
+        "Server returned non-2xx status code: 503 Service Unavailable: quota 507, permission denied",
+        "error sending request for url (http://forbidden.quota/507)",
+        "Bulk delete request failed for key quota/507 (code: 403): it is busy (code: 503)",
+        "DeleteObjects request failed for key quota: one more time (code: SlowDown)",
+    ] {
+        assert!(matches!(becomes(words, None), StoreError::Unavailable(_)), "{words}");
+    }
+    let denied = Box::new(Says("no right to delete quota/1507".to_owned(), None));
+    let denied = ObjectError::PermissionDenied { path: "quota/507".to_owned(), source: denied };
+    assert!(failure(&denied, str::to_owned).is_refusal());
+    let full = |words, errno| matches!(becomes(words, errno), StoreError::Full(_));
+    assert!(full("Unable to copy data to file", Some(28)) && full("the same", Some(122)));
+    for words in [
+        "Server returned non-2xx status code: 507 Insufficient Storage: ",
+        "Server returned non-2xx status code: 400 Bad Request: <Error><Code>XMinioStorageFull</Code></Error>",
+        "Server returned error response: <Error><Code>QuotaExceeded</Code></Error>",
+    ] {
+        assert!(full(words, None), "{words}");
+    }
+    for errno in [1, 13, 30] {
+        let becomes = becomes("Unable to delete file /srv/app507/quota", Some(errno));
+        assert!(matches!(becomes, StoreError::Denied(_)), "{becomes}");
+    }
+    assert!(matches!(
+        becomes("Unable to delete file /srv/app", Some(5)),
+        StoreError::Unavailable(_)
+    ));
+}
+
+// holds REFUSED-1
+#[test]
+fn a_part_of_a_request_that_is_refused_is_a_refusal() {
+    for (service, code) in [
+        ("Bulk delete", "409"),
+        ("Bulk delete", "403"),
+        ("Bulk delete", "401"),
+        ("DeleteObjects", "AccessDenied"),
+        ("DeleteObjects", "ObjectLocked"),
+    ] {
+        let words = format!("{service} request failed for key chain/1: a policy (code: {code})");
+        let why = becomes(&words, None);
+        assert!(matches!(why, StoreError::Denied(_)) && why.is_refusal(), "{words}");
+    }
+    let words = "Error performing bulk delete request: Error performing POST";
+    assert!(!becomes(words, None).is_refusal());
+    let words = "Server returned non-2xx status code: 403 Forbidden: ";
+    assert!(becomes(words, None).is_refusal(), "all of a request, or a list");
+}
+
+/// A server that gives each request one answer; returns its port.
+fn answers(answer: String) -> u16 {
+    use std::io::{BufRead as _, Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut reader = std::io::BufReader::new(stream);
+            let (mut line, mut length) = (String::new(), 0);
+            while reader.read_line(&mut line).is_ok_and(|bytes| bytes > 2) {
+                let lower = line.to_lowercase();
+                let bytes = lower.strip_prefix("content-length:").map(str::trim);
+                length = bytes.and_then(|bytes| bytes.parse().ok()).unwrap_or(length);
+                line.clear();
+            }
+            let _ = reader.by_ref().take(length).read_to_end(&mut Vec::new());
+            let _ = reader.get_mut().write_all(answer.as_bytes());
+        }
+    });
+    port
+}
+
+fn answer(status: &str, kind: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+}
+
+/// What `object_store` makes of the answers of services.
+#[test]
+fn what_services_answer_is_understood() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
+    let store =
+        |bucket: Arc<dyn ObjectStore>| Objects { inner: Inner::Bucket(bucket), deletes_at_once: 1 };
+    let names = ["chain/quota-507".to_owned()];
+    let part = "--b\r\nContent-Type: application/http\r\nContent-ID: 0\r\n\r\n\
+         HTTP/1.1 409 This operation is not permitted as the blob is immutable due to a policy.\r\n\
+         x-ms-error-code: BlobImmutableDueToPolicy\r\n\r\n\r\n--b--\r\n";
+    let port = answers(answer("202 Accepted", "multipart/mixed; boundary=b", part));
+    let azure = MicrosoftAzureBuilder::new().with_account("a").with_container_name("quota");
+    let azure = azure.with_access_key("aaaa").with_allow_http(true).with_retry(retry.clone());
+    let azure = azure.with_endpoint(format!("http://127.0.0.1:{port}")).build().expect("a client");
+    let why = block_on(store(Arc::new(azure)).delete(&names)).expect_err("it is refused");
+    assert!(why.is_refusal() && why.to_string().contains("immutable due to a policy"), "{why}");
+    for (status, code, kind) in [
+        ("403 Forbidden", "AccessDenied", "denied access"),
+        ("403 Forbidden", "QuotaExceeded", "has no space left"),
+        ("507 Insufficient Storage", "Other", "has no space left"),
+        ("503 Slow Down", "SlowDown", "does not answer"),
+        ("500 Internal Server Error", "InternalError", "does not answer"),
+    ] {
+        let body = format!("<Error><Code>{code}</Code><Key>507/quota/forbidden</Key></Error>");
+        let port = answers(answer(status, "application/xml", &body));
+        let s3 = AmazonS3Builder::new().with_bucket_name("forbidden").with_region("us-east-1");
+        let s3 = s3.with_access_key_id("quota").with_secret_access_key("507").with_allow_http(true);
+        let s3 = s3.with_endpoint(format!("http://127.0.0.1:{port}")).with_retry(retry.clone());
+        let s3 = store(Arc::new(s3.build().expect("a client")));
+        let made = block_on(s3.create(&names[0], Bytes::from_static(b"x")));
+        let why = made.expect_err("it fails").to_string();
+        assert!(why.starts_with(kind), "{status}, {code}: {why}");
+        let listed = block_on(s3.list("quota/")).expect_err("it fails").to_string();
+        assert!(listed.starts_with(kind), "{status}, {code}: {listed}");
+        let deleted = block_on(s3.delete(&names)).expect_err("it fails").to_string();
+        assert!(deleted.starts_with(kind), "{status}, {code}: {deleted}");
+    }
+}
+
+#[test]
+fn a_call_that_is_dropped_closes_its_folder_at_its_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = folder.path().canonicalize().expect("a path").join("place");
+    let store = open(place.to_str().expect("UTF-8"), Missing::Make).expect("a store");
+    let open_ones = || {
+        let links = std::fs::read_dir("/proc/self/fd").expect("a list").flatten();
+        links.filter(|link| std::fs::read_link(link.path()).is_ok_and(|at| at == place)).count()
+    };
+    let name = crate::names::record(crate::ids::RecordNumber(1));
+    block_on(async {
+        assert_eq!(store.create(&name, Bytes::from(vec![7; 1 << 20])).await, Ok(Created::Made));
+        for round in 0..30_u64 {
+            let names = ["chain/none".to_owned()];
+            let calls: [Later<'_, ()>; 4] = [
+                Box::pin(async { drop(store.get(&name).await) }),
+                Box::pin(async { drop(store.list("chain/").await) }),
+                Box::pin(async { drop(store.put("part/1", Bytes::from_static(b"x")).await) }),
+                Box::pin(async { drop(store.delete(&names).await) }),
+            ];
+            for mut call in calls {
+                // At its beginning, and in its midst.
+                let moment = Duration::from_micros(50 * (round % 5));
+                let _ = tokio::time::timeout(moment, &mut call).await;
+            }
+        }
+        let begun = Instant::now();
+        while open_ones() > 0 {
+            assert!(begun.elapsed().as_secs() < 20, "{} are open", open_ones());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+}

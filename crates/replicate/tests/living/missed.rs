@@ -1,0 +1,147 @@
+//! What a follower misses, and what it cannot look at.
+
+use std::time::Instant;
+
+use crate::following::{
+    LOCK, PATIENCE, agrees, begun, beside, follower, is_told_nothing, nap, replica,
+};
+#[cfg(feature = "crash-points")]
+use crate::following::{is_told, mark};
+use crate::model::rows_of;
+use crate::processes::Process;
+#[cfg(feature = "crash-points")]
+use crate::stage::Stage;
+
+// holds TRAIL-2
+#[cfg(feature = "crash-points")]
+#[test]
+fn a_record_that_was_announced_and_is_gone_is_missed_aloud() {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    agrees(&stage);
+    first.kill();
+    stage.execute("INSERT INTO t VALUES(5, 'announced')");
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+    let dies = Process::follower(&stage.url, &replica(&stage), Some("follower.announced"));
+    assert!(!dies.ended().success());
+    let number = mark(&stage).record.next();
+    assert!(mark(&stage).until.is_some());
+    // As where the place is put back to an earlier state of itself.
+    let (chain, away) = (stage.url.join("chain/000000000000"), stage.folder.path().join("away"));
+    std::fs::create_dir(&away).expect("a folder");
+    let moves = |from: &std::path::Path, to: &std::path::Path| {
+        for entry in std::fs::read_dir(from).expect("a folder").flatten() {
+            let name = entry.file_name();
+            if name.to_string_lossy().parse::<u64>().is_ok_and(|found| found >= number.0) {
+                std::fs::rename(from.join(&name), to.join(&name)).expect("it moves");
+            }
+        }
+    };
+    moves(&chain, &away);
+    let second = follower(&stage);
+    is_told(&stage, &format!("record {number} "));
+    is_told(&stage, "is not there any more, nor is a later one");
+    moves(&away, &chain);
+    agrees(&stage);
+    is_told_nothing(&stage);
+    assert_eq!(second.terminated(), 0);
+}
+
+// holds TRAIL-2
+#[cfg(feature = "crash-points")]
+#[test]
+fn a_place_of_another_database_is_refused_also_by_who_has_announced_a_commit() {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    agrees(&stage);
+    first.kill();
+    stage.execute("INSERT INTO t VALUES(5, 'announced')");
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+    let dies = Process::follower(&stage.url, &replica(&stage), Some("follower.announced"));
+    assert!(!dies.ended().success());
+    std::fs::rename(&stage.url, stage.folder.path().join("moved")).expect("it goes");
+    let other = Stage::new();
+    let sidecar = Process::sidecar(&stage.url, &other.database, &[], None);
+    let other = Stage { url: stage.url.clone(), ..other };
+    other.agrees();
+    assert!(mark(&stage).until.is_some());
+    let begun = Instant::now();
+    assert_eq!(follower(&stage).ended().code(), Some(2));
+    assert!(begun.elapsed().as_secs() < 20, "before the other one has a record of the next number");
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn a_follower_says_that_it_follows_when_it_does_and_tells_of_each_outage() {
+    let (stage, sidecar) = begun();
+    let before = follower(&stage);
+    agrees(&stage);
+    assert_eq!(before.terminated(), 0);
+    let away = stage.folder.path().join("away");
+    let goes = || std::fs::rename(&stage.url, &away).expect("it goes");
+    let comes = || std::fs::rename(&away, &stage.url).expect("it comes back");
+    goes();
+    let said = stage.folder.path().join("said");
+    let log = std::fs::File::create(&said).expect("a file");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+    command.arg("follow").arg(&stage.url).arg(replica(&stage)).args(["--interval", "20ms"]);
+    let errors = log.try_clone().expect("the same file");
+    let child = command.stdout(log).stderr(errors).spawn().expect("it runs");
+    let follows = Process::of(child);
+    let times = |what: &str| {
+        let text = std::fs::read_to_string(&said).expect("it is read");
+        (text.matches(what).count(), text)
+    };
+    let says = |what: &str, count| {
+        let begun = Instant::now();
+        while times(what).0 < count {
+            assert!(begun.elapsed() < PATIENCE, "{what}: {}", times(what).1);
+            nap(20);
+        }
+    };
+    const MISSES: &str = "there is no folder ";
+    says(MISSES, 1);
+    // Some tries.
+    nap(2000);
+    assert_eq!(times("follows, and is at record").0, 0, "{}", times("").1);
+    assert_eq!(times(MISSES).0, 1, "once: {}", times("").1);
+    comes();
+    says("follows, and is at record", 1);
+    // The same again, without a record in between.
+    goes();
+    says(MISSES, 2);
+    comes();
+    agrees(&stage);
+    is_told_nothing(&stage);
+    assert_eq!(follows.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds TRAIL-4
+#[test]
+fn a_lock_that_cannot_be_looked_at_is_not_taken_for_removed() {
+    let (stage, sidecar) = begun();
+    let follows = follower(&stage);
+    stage.agrees();
+    agrees(&stage);
+    let (lock, aside) = (beside(&stage, LOCK), beside(&stage, ".aside"));
+    std::fs::hard_link(&lock, &aside).expect("another name");
+    // A link to itself cannot be followed, as a folder on a disk with an error cannot be searched.
+    let link = beside(&stage, ".link");
+    std::os::unix::fs::symlink(&lock, &link).expect("a link");
+    std::fs::rename(&link, &lock).expect("it has the lock's name");
+    nap(300);
+    let before = rows_of(&replica(&stage));
+    stage.execute("INSERT INTO t VALUES(2, 'meanwhile')");
+    stage.agrees();
+    // More failures than a database may have before a copy is made.
+    nap(4500);
+    assert_eq!(rows_of(&replica(&stage)), before, "nothing is committed");
+    std::fs::rename(&aside, &lock).expect("it comes back");
+    agrees(&stage);
+    is_told_nothing(&stage);
+    assert_eq!(follows.terminated(), 0, "it was there all the time");
+    assert_eq!(sidecar.terminated(), 0);
+}
