@@ -85,6 +85,9 @@ fn a_replica_whose_mark_was_deleted_is_not_begun_anew_over_what_its_readers_have
     let first = follower(&stage);
     stage.agrees();
     agrees(&stage);
+    // A copy alone needs no session: what is committed behind it does.
+    stage.execute("UPDATE t SET v = 'new' WHERE id = 10");
+    agrees(&stage);
     let reader = open(&replica(&stage));
     let rows = reader.integer("SELECT count(*) FROM t").expect("it is read");
     first.kill();
