@@ -161,6 +161,29 @@ pub enum Error {
         /// Its object.
         name: String,
     },
+    /// The place has an earlier state.
+    #[error(
+        "record {number} ({name}), the last that this sidecar made, is not there any more: the place was put back to an \
+         earlier state, or has lost it; a new start goes on behind what is there, with a snapshot"
+    )]
+    PutBack {
+        /// Which one.
+        number: RecordNumber,
+        /// Its object.
+        name: String,
+    },
+    /// A place has lost how it began.
+    #[error(
+        "record {number} ({name}), with which the last sidecar began, is missing at this place, so that nothing tells from \
+         which database that shipped: bring it back; or end that sidecar, if it runs, and start with --take-over; or \
+         choose another URL"
+    )]
+    Unowned {
+        /// Which one.
+        number: RecordNumber,
+        /// Its object.
+        name: String,
+    },
     /// A database was shipped to another state of this place.
     #[error(
         "no replica is at this place, and the database was shipped here before (chain {chain}): it was emptied or \

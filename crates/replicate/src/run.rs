@@ -151,6 +151,7 @@ fn code_of(error: &Error, end: Option<End>) -> u8 {
     match error {
         Error::Fenced { .. } => FENCED,
         Error::Occupied { .. }
+        | Error::Unowned { .. }
         | Error::OtherChain { .. }
         | Error::MadeAnew { .. }
         | Error::NotThere { .. }

@@ -133,12 +133,25 @@ impl Sidecar {
         loop {
             match create(&self.world, number, bytes).await {
                 Err(error) if error.is_gone() => {
-                    // Another folder may have the name.
-                    self.check_place(Duration::ZERO).await?;
+                    // Another folder may have the name, or an earlier state of this one.
+                    if self.check_place(Duration::ZERO).await? {
+                        self.check_last().await?;
+                    }
                     self.world.pause(&mut backoff, error).await?;
                 }
                 outcome => return outcome,
             }
+        }
+    }
+
+    /// Fails if the last record is gone: what is made behind it could not be reached.
+    async fn check_last(&mut self) -> Result<()> {
+        let number = self.writer.tip.number;
+        let name = names::record(number);
+        match self.once.try_get(&name).await {
+            Ok(None) => Err(Error::PutBack { number, name }),
+            // A store that does not answer is the next call's trouble.
+            Ok(Some(_)) | Err(_) => Ok(()),
         }
     }
 

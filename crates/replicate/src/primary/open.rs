@@ -144,13 +144,19 @@ async fn refuse_others(
     let is_its = |record: &Record| record.header.nonce == header.nonce;
     let open = record.filter(is_its).and_then(|record| record.open().cloned());
     let is_ours = open.as_ref().is_some_and(|open| open.instance == source.instance());
-    if open.is_none() && !take_over && source.chain() == Some(header.chain) {
-        let (chain, number) = (header.chain, header.opened);
-        return Err(Error::Lost { chain, number, name: names::record(number) });
-    }
-    if !is_ours && !take_over {
-        let by = open.map_or_else(|| "another sidecar".to_owned(), |open| open.host);
-        return Err(Error::Occupied { by });
+    match &open {
+        None if !take_over => {
+            let (chain, number) = (header.chain, header.opened);
+            let name = names::record(number);
+            return Err(match source.chain() {
+                Some(_) => Error::Lost { chain, number, name },
+                None => Error::Unowned { number, name },
+            });
+        }
+        Some(open) if !is_ours && !take_over => {
+            return Err(Error::Occupied { by: open.host.clone() });
+        }
+        _ => {}
     }
     // In a session that has shipped there it is the same file. Else nothing but its age tells: salts and
     // generations are of sessions, of which some had no sidecar.

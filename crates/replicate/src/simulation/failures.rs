@@ -108,7 +108,7 @@ fn an_open_that_was_removed_is_missed_and_a_new_sidecar_breaks_off() {
     assert!(matches!(error, Error::Lost { number, .. } if number == opened), "{error:?}");
     assert!(text.contains("was shipped to this place before"), "{text}");
     let (error, _) = refused(stage.open(&stage.database("beta"), calm()));
-    assert!(matches!(error, Error::Occupied { .. }), "{error:?}");
+    assert!(matches!(error, Error::Unowned { .. }), "{error:?}");
     let mut third =
         stage.open(&database, Settings { take_over: true, ..calm() }).expect("it is told to");
     assert_eq!(third.0.tip().broken, tip(&third), "nothing leads over the hole");

@@ -210,6 +210,25 @@ fn nothing_is_shipped_into_what_was_emptied_under_the_sidecar() {
 
 // holds FOLDER-2
 #[test]
+fn a_place_that_is_put_back_ends_the_sidecar_and_the_next_goes_on_behind_it() {
+    let (stage, sidecar) = begun();
+    stage.agrees();
+    let earlier = stage.folder.path().join("earlier");
+    let copied = std::process::Command::new("cp").arg("-a").arg(&stage.url).arg(&earlier).status();
+    assert!(copied.is_ok_and(|status| status.success()));
+    stage.execute("INSERT INTO t VALUES(3, 'behind the copy')");
+    stage.agrees();
+    std::fs::rename(&stage.url, stage.folder.path().join("later")).expect("it goes");
+    std::fs::rename(&earlier, &stage.url).expect("it comes back");
+    stage.execute("INSERT INTO t VALUES(4, 'behind the loss')");
+    assert_eq!(sidecar.ended().code(), Some(1), "a new start mends it");
+    let sidecar = stage.sidecar(&[]);
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds FOLDER-2
+#[test]
 fn a_disk_that_comes_back_under_another_number_is_the_same_place() {
     let (stage, sidecar) = begun();
     let first = stage.agrees().snapshot;
