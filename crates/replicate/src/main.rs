@@ -9,6 +9,7 @@ mod displace;
 mod follow;
 mod living;
 mod made;
+mod memory;
 mod pages;
 mod quantities;
 mod real;
@@ -93,6 +94,7 @@ Exit codes: 0 told to end, 1 start it again, 2 wrong usage, or a replica of anot
 }
 
 fn main() -> ExitCode {
+    memory::give_back_at_once();
     let done = match Cli::parse().command {
         Commands::Probe { url, measure, rounds } => probe(&url, measure, rounds),
         Commands::Replicas { url } => replicas(&url),
