@@ -147,8 +147,9 @@ impl Sidecar {
     ///
     /// # Errors
     /// Always one: [`Error::Fenced`], [`Error::Ended`], [`Error::Occupied`], [`Error::OtherChain`],
-    /// [`Error::Overtaken`], damage at the end of the chain, or [`Error::Source`] where pages of a
-    /// transaction can be read no more: then a new start finds what it can go on from.
+    /// [`Error::Overtaken`]; [`Error::Vanished`], [`Error::PutBack`], [`Error::Lost`], [`Error::Unowned`],
+    /// [`Error::NotThere`] of what the place has lost; damage at the end of the chain; or [`Error::Source`] where
+    /// pages of a transaction can be read no more: then a new start finds what it can go on from.
     pub async fn run(
         world: World,
         source: Box<dyn Source>,
