@@ -439,18 +439,20 @@ static int plRefuseUnlocked(Btree *p){
       sqlite3PagerFilename(p->pBt->pPager, 0)));
 }
 
-/* Returns the inode of a handle's WAL-index; 0 if it has none that is a file. It stays what it is as
-** long as the file is open: the system is asked once. */
+/* Returns the inode of a handle's WAL-index; 0 if it has none that is a file. It and its device stay
+** what they are as long as the file is open: the system is asked once. */
 static u64 plIndexInode(Pager *pPager){
   struct stat st;
-  u64 *pKnown, iInode;
+  unixShmNode *pNode;
+  u64 iInode;
   int hShm = plShmFile(pPager);
   if( hShm<0 ) return 0;
-  pKnown = &((unixFile*)pPager->fd)->pShm->pShmNode->iPlInode;
-  iInode = __atomic_load_n(pKnown, __ATOMIC_RELAXED);
+  pNode = ((unixFile*)pPager->fd)->pShm->pShmNode;
+  iInode = __atomic_load_n(&pNode->iPlInode, __ATOMIC_ACQUIRE);
   if( iInode==0 && osFstat(hShm, &st)==0 ){
     iInode = (u64)st.st_ino;
-    __atomic_store_n(pKnown, iInode, __ATOMIC_RELAXED);
+    __atomic_store_n(&pNode->iPlDevice, (u64)st.st_dev, __ATOMIC_RELAXED);
+    __atomic_store_n(&pNode->iPlInode, iInode, __ATOMIC_RELEASE);
   }
   return iInode;
 }
@@ -475,14 +477,17 @@ static char *plSayStrange(Pager *pPager){
 /* True if the WAL-index of a handle that works alone has lost its name. Other processes may
 ** have made another one since, and written to the WAL through that, though it may be gone as
 ** well by now. Not finding a file under the name proves nothing: the process may have changed
-** its root directory. */
+** its root directory. Then the file itself is asked whether it has a name. */
 static int plIndexGone(Pager *pPager){
-  struct stat own, named;
-  int hShm = plShmFile(pPager);
-  if( hShm<0 || osFstat(hShm, &own) ) return 0;
-  if( own.st_nlink==0 ) return 1;
-  return osStat(((unixFile*)pPager->fd)->pShm->pShmNode->zFilename, &named)==0
-      && (named.st_ino!=own.st_ino || named.st_dev!=own.st_dev);
+  struct stat st;
+  unixShmNode *pNode;
+  u64 iInode = plIndexInode(pPager);
+  if( iInode==0 ) return 0;
+  pNode = ((unixFile*)pPager->fd)->pShm->pShmNode;
+  if( osStat(pNode->zFilename, &st)==0 ){
+    return (u64)st.st_ino!=iInode || (u64)st.st_dev!=__atomic_load_n(&pNode->iPlDevice, __ATOMIC_RELAXED);
+  }
+  return osFstat(plShmFile(pPager), &st)==0 && st.st_nlink==0;
 }
 
 /* True if that holds for any handle, and a process has the other WAL-index open: stock SQLite, say,
@@ -536,11 +541,26 @@ static int plClosesMisfit(Wal *pWal){
   return plWalFenced(pWal) && plWalFits(pWal, &bFenced)==PL_MISFIT;
 }
 
-/* A handle that works alone cannot know that it is the last without its locks (ALONE-4), nor with a
-** WAL-index that another one has replaced. */
+/* True if another handle of this process has locked the file: unixLock() would refuse this one the
+** lock by which sqlite3WalClose() knows that it is the last. */
+static int plHasCompanion(Pager *pPager){
+  unixInodeInfo *pInode;
+  int nShared;
+  if( pPager->pWal==0 || pPager->fd->pMethods!=&posixIoMethods ) return 0;
+  pInode = ((unixFile*)pPager->fd)->pInode;
+  sqlite3_mutex_enter(pInode->pLockMutex);
+  nShared = pInode->nShared;
+  sqlite3_mutex_leave(pInode->pLockMutex);
+  return nShared>1;
+}
+
+/* A handle that is not the last of its process leaves the WAL to the others, and need not look at
+** names and locks for that: the others look when they close. One that works alone cannot know that it
+** is the last without its locks (ALONE-4), nor with a WAL-index that another one has replaced. */
 static void plBeforeClose(Btree *p){
-  if( p->inTrans!=TRANS_NONE || p->pPl==0 || !p->pPl->bAsksLocks ) return;
-  if( plLocksLost(p) || plIndexGone(p->pBt->pPager) ) plForgetWal(p);
+  Pager *pPager = p->pBt->pPager;
+  if( p->inTrans!=TRANS_NONE || p->pPl==0 || p->sharable ) return;
+  if( plHasCompanion(pPager) || (p->pPl->bAsksLocks && (plLocksLost(p) || plIndexGone(pPager))) ) plForgetWal(p);
 }
 
 /* A stock handle has begun a transaction on a file without a mark. True if there is a reason to

@@ -4,7 +4,7 @@ use super::Place::{After, Before, Replace};
 use super::{Concern, Edit};
 
 /// By concern.
-pub(super) const CONCERNS: &[Concern] = &[FORK, DEADMAN, LENT];
+pub(super) const CONCERNS: &[Concern] = &[FORK, DEADMAN, LENT, UNHEARD];
 
 const FORK: Concern = Concern {
     title: "children of fork()",
@@ -55,7 +55,7 @@ const DEADMAN: Concern = Concern {
             section: "os_unix.c",
             anchor: "  u8 isUnlocked;             /* True if no DMS lock held */",
             place: After,
-            text: "  u8 bPlSecond;              /* [plait] this process has opened it for another database */\n  u64 iPlHeld;               /* [plait] the DMS lock is the open file's, taken by this process (iPlProcess), or 0 */\n  u64 iPlClaimed;            /* [plait] this process has claimed it (iPlProcess), or 0 */\n  u64 iPlInode;              /* [plait] its inode, or 0: not known yet */",
+            text: "  u8 bPlSecond;              /* [plait] this process has opened it for another database */\n  u64 iPlHeld;               /* [plait] the DMS lock is the open file's, taken by this process (iPlProcess), or 0 */\n  u64 iPlClaimed;            /* [plait] this process has claimed it (iPlProcess), or 0 */\n  u64 iPlInode;              /* [plait] its inode, or 0: not known yet */\n  u64 iPlDevice;             /* [plait] its device, once the inode is known */",
             why: "the node of a WAL-index knows whose lock and claim it has; unixOpenSharedMemory zeroes the \
                   fields",
         },
@@ -167,4 +167,18 @@ const LENT: Concern = Concern {
             why: "it is defined behind the b-tree, with the hidden connection",
         },
     ],
+};
+
+const UNHEARD: Concern = Concern {
+    title: "warnings that nobody hears",
+    purpose: "A handle looks at the name of its file, when it is opened and when it is closed, only if the \
+              application has set SQLITE_CONFIG_LOG: what it finds goes there and nowhere else.",
+    look_at: "`verifyDbFile`: whether it does more than call `sqlite3_log`",
+    edits: &[Edit {
+        section: "os_unix.c",
+        anchor: "  /* These verifications occurs for the main database only */",
+        place: Before,
+        text: "  if( sqlite3GlobalConfig.xLog==0 ) return; /* [plait] */",
+        why: "four system calls of a visit, which opens a database, reads a row and closes it",
+    }],
 };

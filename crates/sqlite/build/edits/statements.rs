@@ -140,7 +140,7 @@ const REGISTERS: Concern = Concern {
             section: "vdbeaux.c",
             anchor: "  releaseMemArray(p->aMem, p->nMem);",
             place: Replace,
-            text: "  if( PL_MET(p->db) ) plEmptyRegisters(p); else releaseMemArray(p->aMem, p->nMem); /* [plait] */",
+            text: "  plEmptyRegisters(p); /* [plait] */",
             why: "plEmptyRegisters empties registers as the replaced call does, and lets them keep \
                   small allocations",
         },
@@ -148,7 +148,7 @@ const REGISTERS: Concern = Concern {
             section: "vdbeaux.c",
             anchor: "    releaseMemArray(p->aVar, p->nVar);",
             place: After,
-            text: "    if( PL_MET(db) ) releaseMemArray(p->aMem, p->nMem); /* [plait] */",
+            text: "    releaseMemArray(p->aMem, p->nMem); /* [plait] */",
             why: "what registers have kept is freed with the statement",
         },
     ],

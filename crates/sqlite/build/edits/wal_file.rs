@@ -1,6 +1,6 @@
 //! The WAL as a file: how frames are written, and which database it belongs to.
 
-use super::Place::{After, Before};
+use super::Place::{After, Before, Replace};
 use super::{Concern, Edit};
 
 /// By concern.
@@ -117,6 +117,14 @@ const FITS: Concern = Concern {
             place: Before,
             text: "      if( plClosesMisfit(pWal) ) rc = SQLITE_CANTOPEN_BKPT; else /* [plait] */",
             why: "the last connection to close removes the WAL: not if the file is another one",
+        },
+        Edit {
+            section: "pager.c",
+            anchor: "    if( db && 0==(db->flags & SQLITE_NoCkptOnClose)",
+            place: Replace,
+            text: "    if( db && pPager->pWal /* [plait] */ && 0==(db->flags & SQLITE_NoCkptOnClose)",
+            why: "only who has a WAL to bring into the file looks whether that was moved: plBeforeClose() \
+                  leaves it to others",
         },
         Edit {
             section: "wal.c",
