@@ -22,11 +22,7 @@ pub enum Error {
         error: StoreError,
     },
     /// An object is no record, or is damaged.
-    #[error(
-        "record {number} ({name}) is damaged: {why}; what was committed before it can be restored \
-         with --record {}, and what comes after a later snapshot from that",
-        number.before()
-    )]
+    #[error("record {number} ({name}) is damaged: {why}; {}", around(*number))]
     Record {
         /// Which one.
         number: RecordNumber,
@@ -172,6 +168,17 @@ pub enum Error {
         /// Its object.
         name: String,
     },
+    /// A record between is gone.
+    #[error(
+        "record {number} ({name}) was removed from the place, by a rule of the bucket or by hand, and nothing leads over it: \
+         the sidecar goes on behind a break, with a snapshot"
+    )]
+    Removed {
+        /// Which one.
+        number: RecordNumber,
+        /// Its object.
+        name: String,
+    },
     /// A place has lost how it began.
     #[error(
         "record {number} ({name}), with which the last sidecar began, is missing at this place, so that nothing tells from \
@@ -278,6 +285,38 @@ impl Error {
     /// The place is not there.
     pub fn is_gone(&self) -> bool {
         matches!(self, Error::Store { error: StoreError::Gone(_), .. })
+    }
+}
+
+impl Error {
+    /// What is wrong with an object, without what to do.
+    pub fn what(&self) -> String {
+        match self {
+            Error::Record { number, name, why } => {
+                format!("record {number} ({name}) is damaged: {why}")
+            }
+            Error::Missing { number, name } => format!("record {number} ({name}) is missing"),
+            Error::Unlinked { number, name, why } => {
+                format!("record {number} ({name}) is none of this chain: {why}")
+            }
+            Error::Pack { name, why } => format!("the pack {name} is damaged: {why}"),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// What can be restored around a record that is of no use.
+fn around(number: RecordNumber) -> String {
+    const LATER: &str =
+        "what comes behind a later snapshot, if there is one (plait replicas lists them)";
+    match number {
+        RecordNumber::NONE | RecordNumber::FIRST => {
+            format!("what can be restored without it: {LATER}")
+        }
+        number => format!(
+            "what can be restored without it: --record {}, if a snapshot leads there, and {LATER}",
+            number.before()
+        ),
     }
 }
 

@@ -38,6 +38,9 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 /// What is told while the newest record cannot be restored.
 const WAITS: &str = "what was committed since cannot be restored before a snapshot is complete";
 
+/// The same, where what was there before cannot be, either.
+const WAITS_ALL: &str = "the newest record cannot be restored before a snapshot is complete";
+
 /// Exit codes, for supervisors.
 pub const OVER: u8 = 0;
 pub const AGAIN: u8 = 1;
@@ -218,11 +221,12 @@ async fn ship(
 /// Tells the database what is in the way.
 fn tell(world: &World, database: &Arc<Database>) {
     const AGAIN: &str = "; it is tried again";
+    let why = world.lost().map_or_else(|| WAITS.to_owned(), |lost| format!("{lost}: {WAITS_ALL}"));
     let waits = || match (world.unrestorable_since(), world.snapshot_trouble()) {
         (None, None) => None,
-        (Some(since), None) => Some((format!("{WAITS}, which is under way"), since, "")),
+        (Some(since), None) => Some((format!("{why}, which is under way"), since, "")),
         (Some(since), Some(Trouble { what, .. })) => {
-            Some((format!("{WAITS}, and that fails: {what}"), since, AGAIN))
+            Some((format!("{why}, and that fails: {what}"), since, AGAIN))
         }
         (None, Some(Trouble { what, since })) => {
             Some((format!("no snapshot can be made: {what}"), since, AGAIN))
@@ -276,7 +280,13 @@ async fn ship_until_stopped(
         tip.number
     );
     while !stop.is_stopped() {
-        sidecar.step().await?;
+        match sidecar.step().await {
+            Err(error @ Error::Removed { .. }) => {
+                eprintln!("plait-replicate: {}", line(&error.to_string()));
+                sidecar = sidecar.open_anew().await?;
+            }
+            done => done?,
+        }
     }
     shared.hurries.set(true);
     sidecar.finish().await

@@ -9,6 +9,7 @@
 //! | [`database`] | a base, a log, merges, exclusive transactions, sessions |
 //! | [`primary`] | a database as a sidecar reads it |
 //! | [`shelf`] | what a sidecar keeps on its machine |
+//! | [`sidecar`] | a sidecar that is watched |
 //! | [`replica`] | a database that a chain is applied to |
 //! | [`oracle`] | what is true, and what was found not to be |
 //! | [`stage`] | a quiet world, for tests of one thing each |
@@ -25,6 +26,7 @@ pub mod primary;
 pub mod replica;
 pub mod run;
 pub mod shelf;
+pub mod sidecar;
 pub mod stage;
 pub mod time;
 
@@ -32,6 +34,8 @@ pub mod time;
 mod changes;
 #[cfg(test)]
 mod failures;
+#[cfg(test)]
+mod losses;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

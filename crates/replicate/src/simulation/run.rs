@@ -15,11 +15,12 @@ use super::objects::{Door, Objects, Outage, Troubles};
 use super::oracle::Oracle;
 use super::primary::{Database, Primary};
 use super::replica::{Disk, Replica};
+use super::sidecar;
 use super::time::{TaskClock, Time};
 use crate::error::{Error, Result};
 use crate::follower::{self, Follower};
 use crate::ids::{CommitTs, Instance, Position, RecordNumber};
-use crate::primary::{Settings, Sidecar};
+use crate::primary::Settings;
 use crate::record::{Body, Follows, Header, Item, PageSet, Record};
 use crate::restore::{Restored, Stop, restore};
 use crate::world::{Patience, Random as _, World};
@@ -227,8 +228,10 @@ impl Run {
         let world = self.world(&clock, Patience::Endless);
         self.sidecars += 1;
         let source = Primary::new(&self.databases[of], self.sidecars, &self.told);
+        let oracle = Rc::clone(&self.oracle);
         let future = async move {
-            let Err(error) = Sidecar::run(world, Box::new(source), settings(take_over)).await;
+            let source = Box::new(source);
+            let Err(error) = sidecar::run(world, source, settings(take_over), oracle).await;
             Err(error)
         };
         self.tasks.push(Task { kind: Kind::Sidecar(of), clock, future: Box::pin(future) });
