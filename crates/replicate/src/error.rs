@@ -98,8 +98,32 @@ pub enum Error {
         through: RecordNumber,
     },
     /// Nothing is there.
-    #[error("there is no replica at this place: check the URL, or begin one with plait replicate")]
+    #[error(
+        "there is no replica at this place: check the URL, and of a folder that its disk is mounted; or begin one with plait \
+         replicate"
+    )]
     Empty,
+    /// Nothing is there any more.
+    #[error(
+        "no replica is at the place any more, of which the database has record {number}: the place was emptied, or its disk is not \
+         mounted; mount it, or bring back what was there"
+    )]
+    Emptied {
+        /// The last that the database has.
+        number: RecordNumber,
+    },
+    /// The place ends before what a follower has.
+    #[error(
+        "the place ends with record {newest}, and the database has record {number} already: the place was put back to an earlier \
+         state, or has lost its newest records; bring back what was there, or wait: what is shipped there from now on is \
+         taken over from a snapshot in a record behind {number}"
+    )]
+    Behind {
+        /// The last that the database has.
+        number: RecordNumber,
+        /// The last at the place.
+        newest: RecordNumber,
+    },
     /// The moment that was asked for cannot be restored.
     #[error("{0}")]
     Moment(String),

@@ -359,6 +359,14 @@ fn what_can_be_no_replica_is_refused_with_what_to_do() {
     assert!(said.contains("a symbolic link to what is not there"), "{said}");
     let said = says(&[Path::new("replicas"), &stage.folder.path().join("nope")], 1);
     assert!(said.contains("there is no folder ") && said.contains("check its name"), "{said}");
+    assert!(said.contains("that its disk is mounted"), "{said}");
+    let empty = stage.folder.path().join("empty");
+    std::fs::create_dir(&empty).expect("a folder");
+    let said = says(&[Path::new("replicas"), &empty], 1);
+    assert!(
+        said.contains("there is no replica at this place") && said.contains("is mounted"),
+        "{said}"
+    );
     // Nothing is at the place yet: that is said at once, and waited for.
     let waits = follower(&stage);
     is_told(&stage, "no replica at this place: check the URL");
