@@ -7,7 +7,7 @@
 //!                                                 └──── fenced ──► 3
 //! ```
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +19,11 @@ use plait_replicate::error::{Error, Result, line, printable};
 use plait_replicate::following::mark::Mark;
 use plait_replicate::primary::{self, Sidecar};
 use plait_replicate::probe::{ROUNDS_AT_START, probe};
-use plait_replicate::source::Source as _;
 use plait_replicate::store::objects::{self, Missing, Objects};
 use plait_replicate::store::url::Place;
 use plait_replicate::world::{Patience, Trouble, World};
+
+use tokio::runtime::Runtime;
 
 use crate::living::{End, Living, Settings, Shared};
 use crate::quantities;
@@ -34,6 +35,9 @@ const TO_END: Duration = Duration::from_secs(10);
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 /// How often the database is told what is in the way.
 const TELL_EVERY: Duration = Duration::from_secs(1);
+
+const NOTHING_SHIPPED: &str =
+    "it was told to end before anything could be shipped: the next start goes on";
 
 /// What is told while the newest record cannot be restored.
 const WAITS: &str = "what was committed since cannot be restored before a snapshot is complete";
@@ -84,7 +88,7 @@ pub fn run(args: &RunArgs) -> u8 {
         Err(e) => return say(AGAIN, &format!("cannot start a runtime: {e}")),
     };
     // Before anything that takes time: it ends as it should whenever it is told to.
-    let signals = match Signals::heard(&runtime) {
+    let mut signals = match Signals::heard(&runtime) {
         Ok(signals) => signals,
         Err(text) => return say(AGAIN, &text),
     };
@@ -92,14 +96,22 @@ pub fn run(args: &RunArgs) -> u8 {
         Ok(place) => place,
         Err(text) => return say(USAGE, &text),
     };
-    if let Some(text) = follows_there(args, &place) {
-        return say(USAGE, &text);
+    let (name, database) = (place.name(), args.database.clone());
+    let waits = || eprintln!("plait-replicate: {}; it is waited for", silent(&name));
+    let looked = {
+        let place = place.clone();
+        move || follows_there(&database, &place)
+    };
+    match real::unless_told_to_end(&runtime, &mut signals, waits, looked) {
+        Some(None) => {}
+        Some(Some(text)) => return say(USAGE, &text),
+        None => return told_to_end(runtime),
     }
     let shared = Shared::default();
     let absolute = std::path::absolute(&args.database).unwrap_or_else(|_| args.database.clone());
     let beside = absolute.parent().map_or_else(|| PathBuf::from("/"), PathBuf::from);
     let settings = Settings {
-        place: place.name(),
+        place: name,
         max_lag_bytes: args.max_lag,
         scratch: args.scratch.clone().unwrap_or(beside),
         machine: args.machine.clone(),
@@ -109,14 +121,10 @@ pub fn run(args: &RunArgs) -> u8 {
         Ok(living) => living,
         Err(refused) => return say(if refused.is_usage { USAGE } else { AGAIN }, &refused.text),
     };
-    // Where something was shipped to before, a folder that is missing or empty was moved away, or is not mounted.
-    let missing = match living.chain_here() {
-        Some(_) => Missing::AwaitFilled,
-        None => Missing::Make,
-    };
-    let store = match objects::open(&args.url, missing) {
-        Ok(store) => store,
-        Err(text) => return say(USAGE, &text),
+    let store = match open_place(args, place, &living, &runtime, &mut signals) {
+        Some(Ok(store)) => store,
+        Some(Err(text)) => return say(USAGE, &text),
+        None => return told_to_end(runtime),
     };
     let database = living.database();
     let ended = real::run_on(runtime, ship(args, store, living, &shared, &database, signals));
@@ -128,15 +136,50 @@ pub fn run(args: &RunArgs) -> u8 {
     }
 }
 
+/// Opens the place, and finds out whether the database was shipped there before; `None` if this is told to end before
+/// that answers.
+fn open_place(
+    args: &RunArgs,
+    place: Place,
+    living: &Living,
+    runtime: &Runtime,
+    signals: &mut Signals,
+) -> Option<std::result::Result<Objects, String>> {
+    let (url, told, name) = (args.url.clone(), living.told_place(), place.name());
+    let waits = || eprintln!("plait-replicate: {}; it is waited for", silent(&name));
+    let opened = real::unless_told_to_end(runtime, signals, waits, move || {
+        let is_here = told.is_some_and(|told| place.is(&told));
+        // Where something was shipped to before, a folder that is missing or empty was moved away, or is not mounted.
+        let missing = if is_here { Missing::AwaitFilled } else { Missing::Make };
+        (is_here, objects::open(&url, missing))
+    });
+    opened.map(|(is_here, store)| {
+        if is_here {
+            living.note_here();
+        }
+        store
+    })
+}
+
+fn silent(place: &str) -> String {
+    format!("{place} does not answer: is its disk mounted, and its server up?")
+}
+
+/// It has begun nothing.
+fn told_to_end(runtime: Runtime) -> u8 {
+    runtime.shutdown_background();
+    say(AGAIN, NOTHING_SHIPPED)
+}
+
 /// A replica that was shipped to the place that it follows would follow itself.
-fn follows_there(args: &RunArgs, place: &Place) -> Option<String> {
-    let database = std::fs::canonicalize(&args.database).ok()?;
+fn follows_there(shown: &Path, place: &Place) -> Option<String> {
+    let database = std::fs::canonicalize(shown).ok()?;
     let mark = match Mark::read(&database) {
         Ok(mark) => mark?,
         // Which place it follows is not known.
         Err(text) => return Some(text),
     };
-    let shown = args.database.display();
+    let shown = shown.display();
     place.is(&mark.place).then(|| {
         format!(
             "{shown} follows this place: `plait promote {shown}` makes it the primary, where the old one is \
@@ -266,8 +309,7 @@ async fn ship_until_stopped(
 ) -> Result<()> {
     race(store, world, stop).await?;
     if stop.is_stopped() {
-        let why = "it was told to end before anything could be shipped: the next start goes on";
-        return Err(Error::Source(why.to_owned()));
+        return Err(Error::Source(NOTHING_SHIPPED.to_owned()));
     }
     let mut sidecar = Sidecar::open(world.clone(), Box::new(living), settings(args)).await?;
     let tip = sidecar.tip();
