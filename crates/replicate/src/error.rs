@@ -358,8 +358,9 @@ pub fn printable(text: &str) -> String {
         .collect()
 }
 
-/// Longest text of a trouble, in bytes: a store may answer with a page of its own.
-const TROUBLE_BYTES: usize = 500;
+/// Longest text of a trouble, in bytes: a store may answer with a page of its own. Shared memory has 512, also for
+/// when it is tried again.
+const TROUBLE_BYTES: usize = 460;
 
 /// The same on one line, cut where it is long.
 pub fn line(text: &str) -> String {
@@ -378,9 +379,9 @@ mod tests {
     #[test]
     fn a_long_text_is_cut_between_characters() {
         assert_eq!(line("a\nb"), "a b");
-        assert_eq!(line(&"a".repeat(500)), "a".repeat(500));
-        assert_eq!(line(&"a".repeat(501)), "a".repeat(497) + "…");
-        assert_eq!(line(&"µ".repeat(40_000)), "µ".repeat(248) + "…");
+        assert_eq!(line(&"a".repeat(460)), "a".repeat(460));
+        assert_eq!(line(&"a".repeat(461)), "a".repeat(457) + "…");
+        assert_eq!(line(&"µ".repeat(40_000)), "µ".repeat(228) + "…");
     }
 
     #[test]

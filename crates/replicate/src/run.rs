@@ -263,7 +263,8 @@ async fn ship(
 
 /// Tells the database what is in the way.
 fn tell(world: &World, database: &Arc<Database>) {
-    const AGAIN: &str = "; it is tried again";
+    // `Backoff` pauses for no longer.
+    const AGAIN: &str = "; it is tried again, after 10 seconds at most";
     let why = world.lost().map_or_else(|| WAITS.to_owned(), |lost| format!("{lost}: {WAITS_ALL}"));
     let waits = || match (world.unrestorable_since(), world.snapshot_trouble()) {
         (None, None) => None,
@@ -284,17 +285,18 @@ fn tell(world: &World, database: &Arc<Database>) {
     }
     let trouble = world.trouble().map(|trouble| (trouble.what, trouble.since, AGAIN));
     let trouble = trouble.or_else(waits);
+    let trouble = trouble.map(|(what, since, then)| (line(&what) + then, since));
     let told = database.told();
-    let what = trouble.as_ref().map_or("", |(what, ..)| what);
+    let what = trouble.as_ref().map_or("", |(what, _)| what);
     let (is_new, was) = (told.trouble.is_empty() != what.is_empty(), &told.trouble);
     if is_new || !what.starts_with(&**was) {
-        let since = trouble.as_ref().map_or(0, |(_, since, _)| {
+        let since = trouble.as_ref().map_or(0, |(_, since)| {
             let ago = world.clock().now().saturating_sub(*since);
             world.clock().wall_ms().saturating_sub(ago.as_millis() as u64)
         });
         database.note_shipping_trouble(what, since);
-        if let Some((what, _, then)) = &trouble {
-            eprintln!("plait-replicate: {}{then}", line(what));
+        if let Some((what, _)) = &trouble {
+            eprintln!("plait-replicate: {what}");
         }
     }
 }

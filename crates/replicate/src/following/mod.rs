@@ -107,6 +107,8 @@ pub struct Following {
     /// The last trouble that was told.
     told: Option<String>,
     backoff: Backoff,
+    /// Between looks for a snapshot, each of which asks for more than the next record.
+    rarely: Backoff,
     // Held for as long as this lives (TRAIL-4).
     lock: Arc<File>,
 }
@@ -180,6 +182,7 @@ impl Following {
             failures: 0,
             told: None,
             backoff: Backoff::default(),
+            rarely: Backoff::rare(),
             lock: Arc::new(lock),
         };
         if following.mark.is_none() {
@@ -223,12 +226,11 @@ impl Following {
                 let done = match self.stuck {
                     None => {
                         self.tell(None);
-                        self.backoff = Backoff::default();
+                        (self.backoff, self.rarely) = (Backoff::default(), Backoff::rare());
                         Done::Waited
                     }
                     Some(_) => {
-                        // Each look asks for more than the next record.
-                        pause = pause.max(self.backoff.next(self.world.random()));
+                        pause = pause.max(self.rarely.next(self.world.random()));
                         Done::StillStuck
                     }
                 };
@@ -240,7 +242,8 @@ impl Following {
                     Done::Stuck(why) => self.tell(Some(&why.clone())),
                     _ => self.tell(None),
                 }
-                (self.backoff, self.failures, self.told) = (Backoff::default(), 0, None);
+                (self.backoff, self.rarely) = (Backoff::default(), Backoff::rare());
+                (self.failures, self.told) = (0, None);
                 self.world.note_no_trouble();
                 Ok(done)
             }
