@@ -232,15 +232,20 @@ async fn choose(
 }
 
 /// True if a record ends with a commit, and nothing follows that in it. Pages stand for changes that have no number,
-/// and so do a break that names no commit, and an OPEN that goes on from what is before it.
+/// and so do a break that names no commit, and an OPEN that goes on from what is before it; frames behind them have later
+/// ones.
 fn is_at_commit(record: &Record, commit: CommitTs) -> bool {
-    let is_of_rows = |item: &Item| match item {
-        Item::Frames(_) | Item::Merge(_) | Item::Snapshot(_) => true,
-        Item::Break(gap) => gap.commit > CommitTs(0),
-        Item::Open(open) => open.follows == Follows::Nothing,
-        Item::Pages(_) => false,
-    };
-    record.header.position.commit == commit && record.items.iter().all(is_of_rows)
+    let mut is_at = true;
+    for item in &record.items {
+        is_at = match item {
+            Item::Frames(frames) => is_at || frames.last_commit == commit,
+            Item::Merge(_) | Item::Snapshot(_) => is_at,
+            Item::Break(gap) => gap.commit > CommitTs(0),
+            Item::Open(open) => open.follows == Follows::Nothing,
+            Item::Pages(_) => false,
+        };
+    }
+    is_at && record.header.position.commit == commit
 }
 
 /// A record; `None` if it cannot be read.
@@ -380,7 +385,9 @@ impl Replay<'_> {
             });
         }
         restored.position = applier.position();
-        restored.position.commit = restored.position.commit.max(commit);
+        if !is_planted(Fault::NumberUntold) {
+            restored.position.commit = restored.position.commit.max(commit);
+        }
         restored.differs = applier.differs();
         if let Stop::Commit(last) = self.stop
             && restored.position.commit != last
@@ -417,5 +424,52 @@ impl Replay<'_> {
              the next snapshot: --record {} is the last before it",
             number.before()
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::ids::{Generation, Lsn};
+    use crate::record::{Body, Break, Frames, PageSet};
+
+    #[test]
+    fn a_record_ends_with_a_commit_where_frames_are_the_last_that_changes_rows() {
+        let (base, stream) = (Generation(2), Lsn(8));
+        let gap = |commit| {
+            let (why, commit) = (String::new(), CommitTs(commit));
+            Item::Break(Break { stream, base, incomplete: base, commit, why })
+        };
+        let frames = |last| {
+            Item::Frames(Frames {
+                generation: Generation(3),
+                from: stream,
+                first_commit: CommitTs(5),
+                last_commit: CommitTs(last),
+                bytes: vec![0; 8].into(),
+            })
+        };
+        let pages = || {
+            let body = Body::Inline(Bytes::new());
+            let through = Generation(3);
+            Item::Pages(PageSet { before: base, through, page_bytes: 512, page_count: 1, body })
+        };
+        for (items, is_at) in [
+            (vec![frames(7)], true),
+            (vec![gap(0), frames(7)], true),
+            (vec![pages(), frames(7)], true),
+            (vec![gap(7)], true),
+            (vec![gap(0)], false),
+            (vec![frames(7), pages()], false),
+            (vec![pages(), frames(6)], false),
+        ] {
+            let mut header = Header::default();
+            header.position.commit = CommitTs(7);
+            let record = Record { header, items };
+            assert_eq!(is_at_commit(&record, CommitTs(7)), is_at, "{record:?}");
+            assert!(!is_at_commit(&record, CommitTs(8)));
+        }
     }
 }

@@ -13,6 +13,7 @@
 //! | [`replica`] | a database that a chain is applied to |
 //! | [`oracle`] | what is true, and what was found not to be |
 //! | [`stage`] | a quiet world, for tests of one thing each |
+//! | [`restored`] | what a restore says of itself |
 //! | [`run`] | a run of all of it, and the checks behind it |
 //!
 //! What may stop at any moment is a task: an `async` function that is polled by the run alone. Each
@@ -24,6 +25,7 @@ pub mod objects;
 pub mod oracle;
 pub mod primary;
 pub mod replica;
+pub mod restored;
 pub mod run;
 pub mod shelf;
 pub mod sidecar;
