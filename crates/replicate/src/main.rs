@@ -179,7 +179,7 @@ fn shown(found: &Replicas) -> String {
         let kind = if snapshot.is_whole { "all pages" } else { "changed pages" };
         let lacks = match snapshot.missing_parts {
             0 => String::new(),
-            missing => format!("; {missing} of its {} parts are missing", snapshot.parts),
+            missing => format!("; parts missing: {missing} of {}", snapshot.parts),
         };
         let _ = writeln!(
             text,

@@ -381,3 +381,31 @@ fn what_can_be_no_replica_is_refused_with_what_to_do() {
     assert_eq!(waits.terminated(), 0);
     assert_eq!(sidecar.terminated(), 0);
 }
+
+#[test]
+fn parts_that_were_removed_are_listed_as_missing_and_made_up_for_by_the_next_start() {
+    let (stage, sidecar) = begun();
+    let keeper = open(&stage.database);
+    keeper.query("SELECT count(*) FROM plait_status").expect("it is asked");
+    let first = stage.agrees().snapshot;
+    assert_eq!(sidecar.terminated(), 0);
+    let list = || {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+        let output = command.arg("replicas").arg(&stage.url).output().expect("it runs");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let said = list();
+    assert!(said.contains(" to the newest\n") && !said.contains("missing"), "{said}");
+    std::fs::remove_dir_all(stage.url.join("part")).expect("it is there");
+    let said = list();
+    for part in
+        ["nothing can be restored: ", "; parts missing: 1 of 1", "bring back what was removed"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let sidecar = stage.sidecar(&[]);
+    assert!(stage.agrees().snapshot > first, "from another one");
+    assert_eq!(sidecar.terminated(), 0);
+    let said = list();
+    assert!(said.contains(" to the newest\n") && !said.contains("missing"), "{said}");
+}
