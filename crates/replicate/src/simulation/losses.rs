@@ -219,7 +219,7 @@ fn the_record_of_the_only_snapshot_is_named_where_it_is_damaged() {
     *bytes.last_mut().expect("a record has bytes") ^= 1;
     stage.objects.damage(&name, Some(bytes.into()));
     for stop in [Stop::Newest, Stop::Record(only), Stop::Time(stage.time.wall_ms())] {
-        let text = stage.restore(stop).err().expect("there is none").to_string();
+        let text = stage.restore(stop).map(drop).expect_err("there is none").to_string();
         assert!(text.contains(&format!("record {only} ({name}) is damaged")), "{text}");
         assert!(!text.contains("complete yet") && !text.contains("--record "), "{text}");
     }
