@@ -11,11 +11,13 @@ use std::time::Duration;
 
 use clap::Args;
 use plait_engine::database::Database;
+use plait_engine::follower::promote;
 use plait_engine::replica;
 use plait_engine::ship::Shipper;
 use plait_engine::storage::Storage as _;
 use plait_engine::storage::names::{follows_lock_path, follows_path};
 use plait_engine::storage::os::OsStorage;
+use plait_engine::sync::wait::Wait;
 
 use crate::console::{GOOD, NOTICE, styled};
 use crate::failure::{self, Failure, Result, quoted};
@@ -88,7 +90,8 @@ pub fn run(args: &PromoteArgs) -> Result<u8> {
 /// Tells the session of the database, if there is one, that it is no replica any more.
 fn end_following(path: &Path) -> Result<(), String> {
     let joined = Joined::session(path).map_err(|e| e.what)?;
-    joined.map_or(Ok(()), |joined| joined.database.end_following().map_err(|e| e.to_string()))
+    let mut wait = Wait { timeout: PATIENCE, busy: None, interrupted: &mut || false };
+    joined.map_or(Ok(()), |joined| promote(&joined.database, &mut wait).map_err(|e| e.to_string()))
 }
 
 /// Its session says that it is a replica, if there is one.

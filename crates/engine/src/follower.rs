@@ -22,6 +22,24 @@ use crate::session::Newest;
 use crate::sync::wait::Wait;
 use crate::txn::{Conn, Sync, WriteMode};
 
+/// Ends the following of a database, when its mark was removed: who may write by the mark may commit again, and no
+/// follower. One that runs on without its lock may be in the midst of a transaction that replaces all pages, and looks
+/// at its beginning alone: it is waited for.
+///
+/// # Errors
+/// `Full` if the database has no place for a connection; those of waiting for the writer's right.
+pub fn promote(db: &Arc<Database>, wait: &mut Wait<'_>) -> Result<()> {
+    if db.was_promoted() {
+        return Ok(());
+    }
+    let mut conn = Conn::new(Arc::clone(db))?;
+    conn.write_as_follower();
+    conn.write_begin(WriteMode::Queued, wait)?;
+    let ended = db.end_following();
+    conn.rollback()?;
+    ended
+}
+
 /// Applies the log of another session.
 pub struct Follower {
     conn: Conn,

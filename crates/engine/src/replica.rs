@@ -29,7 +29,8 @@
 //! - REPLICA-4 The last line of a mark is a checksum of the others: no other `record` or `place` is taken
 //!   for the follower's.
 //! - REPLICA-5 Promotion is final. A follower that runs on, because its lock was deleted, commits no more in that
-//!   session, and writes no mark: it looks at the word under the commit mutex for both.
+//!   session, and writes no mark: it looks at the word under the commit mutex for both. A promotion takes the writer's
+//!   right (`follower::promote`): an exclusive transaction of a follower's, which looks at its beginning, is over then.
 //! - REPLICA-6 A follower that may not be the only one any more commits no more: it is asked for that in the critical
 //!   section of each of its commits, and when it has the right for an exclusive transaction. Another one, which
 //!   begins later, waits for that right.

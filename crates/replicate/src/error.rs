@@ -22,11 +22,7 @@ pub enum Error {
         error: StoreError,
     },
     /// An object is no record, or is damaged.
-    #[error(
-        "record {number} ({name}) is damaged: {why}; what was committed before it can be restored \
-         with --record {}, and what comes after a later snapshot from that",
-        number.before()
-    )]
+    #[error("record {number} ({name}) is damaged: {why}; {}", around(*number))]
     Record {
         /// Which one.
         number: RecordNumber,
@@ -102,8 +98,32 @@ pub enum Error {
         through: RecordNumber,
     },
     /// Nothing is there.
-    #[error("there is no replica at this place: check the URL, or begin one with plait replicate")]
+    #[error(
+        "there is no replica at this place: check the URL, and of a folder that its disk is mounted; or begin one with plait \
+         replicate"
+    )]
     Empty,
+    /// Nothing is there any more.
+    #[error(
+        "no replica is at the place any more, of which the database has record {number}: the place was emptied, or its disk is not \
+         mounted; mount it, or bring back what was there"
+    )]
+    Emptied {
+        /// The last that the database has.
+        number: RecordNumber,
+    },
+    /// The place ends before what a follower has.
+    #[error(
+        "the place ends with record {newest}, and the database has record {number} already: the place was put back to an earlier \
+         state, or has lost its newest records; bring back what was there, or wait: what is shipped there from now on is \
+         taken over from a snapshot in a record behind {number}"
+    )]
+    Behind {
+        /// The last that the database has.
+        number: RecordNumber,
+        /// The last at the place.
+        newest: RecordNumber,
+    },
     /// The moment that was asked for cannot be restored.
     #[error("{0}")]
     Moment(String),
@@ -167,6 +187,17 @@ pub enum Error {
          earlier state, or has lost it; a new start goes on behind what is there, with a snapshot"
     )]
     PutBack {
+        /// Which one.
+        number: RecordNumber,
+        /// Its object.
+        name: String,
+    },
+    /// A record between is gone.
+    #[error(
+        "record {number} ({name}) was removed from the place, by a rule of the bucket or by hand, and nothing leads over it: \
+         the sidecar goes on behind a break, with a snapshot"
+    )]
+    Removed {
         /// Which one.
         number: RecordNumber,
         /// Its object.
@@ -281,6 +312,38 @@ impl Error {
     }
 }
 
+impl Error {
+    /// What is wrong with an object, without what to do.
+    pub fn what(&self) -> String {
+        match self {
+            Error::Record { number, name, why } => {
+                format!("record {number} ({name}) is damaged: {why}")
+            }
+            Error::Missing { number, name } => format!("record {number} ({name}) is missing"),
+            Error::Unlinked { number, name, why } => {
+                format!("record {number} ({name}) is none of this chain: {why}")
+            }
+            Error::Pack { name, why } => format!("the pack {name} is damaged: {why}"),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// What can be restored around a record that is of no use.
+fn around(number: RecordNumber) -> String {
+    const LATER: &str =
+        "what comes behind a later snapshot, if there is one (plait replicas lists them)";
+    match number {
+        RecordNumber::NONE | RecordNumber::FIRST => {
+            format!("what can be restored without it: {LATER}")
+        }
+        number => format!(
+            "what can be restored without it: --record {}, if a snapshot leads there, and {LATER}",
+            number.before()
+        ),
+    }
+}
+
 fn cannot_apply(number: RecordNumber) -> String {
     match number {
         RecordNumber::NONE => "cannot begin the replica".to_owned(),
@@ -295,8 +358,9 @@ pub fn printable(text: &str) -> String {
         .collect()
 }
 
-/// Longest text of a trouble, in bytes: a store may answer with a page of its own.
-const TROUBLE_BYTES: usize = 500;
+/// Longest text of a trouble, in bytes: a store may answer with a page of its own. Shared memory has 512, also for
+/// when it is tried again.
+const TROUBLE_BYTES: usize = 460;
 
 /// The same on one line, cut where it is long.
 pub fn line(text: &str) -> String {
@@ -315,9 +379,9 @@ mod tests {
     #[test]
     fn a_long_text_is_cut_between_characters() {
         assert_eq!(line("a\nb"), "a b");
-        assert_eq!(line(&"a".repeat(500)), "a".repeat(500));
-        assert_eq!(line(&"a".repeat(501)), "a".repeat(497) + "…");
-        assert_eq!(line(&"µ".repeat(40_000)), "µ".repeat(248) + "…");
+        assert_eq!(line(&"a".repeat(460)), "a".repeat(460));
+        assert_eq!(line(&"a".repeat(461)), "a".repeat(457) + "…");
+        assert_eq!(line(&"µ".repeat(40_000)), "µ".repeat(228) + "…");
     }
 
     #[test]

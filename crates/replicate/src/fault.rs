@@ -41,6 +41,8 @@ pub enum Fault {
     PagesLeftOut,
     /// A session that was begun anew is taken for the one before.
     SaltUnread,
+    /// A restore does not say the number of the last commit where the base has it.
+    NumberUntold,
     /// The sidecar ships what is not on the primary's disk yet.
     ShippedVolatile,
     /// A follower merges one generation at a time, and does not say so.
@@ -68,6 +70,7 @@ impl Fault {
         Fault::HashUnread,
         Fault::PagesLeftOut,
         Fault::SaltUnread,
+        Fault::NumberUntold,
         Fault::ShippedVolatile,
         Fault::MergedElsewhere,
     ];

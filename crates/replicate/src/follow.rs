@@ -1,6 +1,6 @@
 //! `plait-replicate follow`: a database that follows a replica, as a process that a supervisor starts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub fn run(args: &FollowArgs) -> u8 {
         Err(e) => return say(AGAIN, &format!("cannot start a runtime: {e}")),
     };
     // Before anything that takes time: it ends as it should whenever it is told to.
-    let signals = match Signals::heard(&runtime) {
+    let mut signals = match Signals::heard(&runtime) {
         Ok(signals) => signals,
         Err(text) => return say(AGAIN, &text),
     };
@@ -53,8 +53,19 @@ pub fn run(args: &FollowArgs) -> u8 {
     let world = real::stoppable_world(Rc::new(store), &stop);
     let settings =
         Settings { place: place.name(), database: args.database.clone(), poll: args.interval };
-    if let Some(text) = lies_inside(&place, &settings) {
-        return say(USAGE, &text);
+    let waits = || {
+        let name = printable(&settings.place);
+        eprintln!("plait-replicate: {name} does not answer: it is waited for");
+    };
+    let database = args.database.clone();
+    let looked = move || lies_inside(&place, &database);
+    match real::unless_told_to_end(&runtime, &mut signals, waits, looked) {
+        Some(None) => {}
+        Some(Some(text)) => return say(USAGE, &text),
+        None => {
+            runtime.shutdown_background();
+            return OVER;
+        }
     }
     let following = match Following::begin(world, settings) {
         Ok(following) => following,
@@ -75,14 +86,14 @@ fn code_of(error: &Error) -> u8 {
 }
 
 /// A database in the folder that it follows would be among the objects there.
-fn lies_inside(place: &Place, settings: &Settings) -> Option<String> {
+fn lies_inside(place: &Place, database: &Path) -> Option<String> {
     let place = place.folder()?;
-    let absolute = std::path::absolute(&settings.database).ok()?;
+    let absolute = std::path::absolute(database).ok()?;
     let folder = std::fs::canonicalize(absolute.parent()?).ok()?;
     folder.starts_with(&place).then(|| {
         format!(
             "{} lies in the folder that it is to follow, where the replica's own objects are: choose another folder",
-            settings.database.display()
+            database.display()
         )
     })
 }

@@ -189,8 +189,9 @@ impl Follower {
         self.reader = Reader::with(&self.world, tip.listing);
         let has = self.has_base.then_some(self.applier.link.number);
         let leads_on = |snapshot: RecordNumber| has.is_none_or(|has| snapshot > has);
-        let known =
-            crate::snapshots::known_of(&mut self.reader, header.snapshot, header.chain).await?;
+        let known = crate::snapshots::known_of(&mut self.reader, header.snapshot, header.chain)
+            .await?
+            .snapshots;
         let known: BTreeMap<_, _> = known.into_iter().collect();
         let is_fit = |snapshot: &SnapshotRef| {
             header.broken <= snapshot.as_of

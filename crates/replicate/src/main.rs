@@ -174,25 +174,16 @@ fn shown(found: &Replicas) -> String {
     let _ = writeln!(text, "chain {}, written by {host} ({library})", found.chain);
     let _ =
         writeln!(text, "newest: record {}, {newest}, commit {}", tip.number, tip.position.commit);
-    match found.snapshots.first() {
-        None => text += "nothing can be restored yet: the first snapshot is not complete\n",
-        Some(oldest) => {
-            let from = dates::utc(oldest.taken_ms);
-            let to = match found.is_newest_restorable() {
-                true => "to the newest".to_owned(),
-                false => format!(
-                    "to record {}; what comes behind it waits for a snapshot",
-                    tip.broken.before()
-                ),
-            };
-            let _ = writeln!(text, "can be restored: from record {} ({from}) {to}", oldest.as_of);
-        }
-    }
+    text += &spans(found);
     for snapshot in &found.snapshots {
         let kind = if snapshot.is_whole { "all pages" } else { "changed pages" };
+        let lacks = match snapshot.missing_parts {
+            0 => String::new(),
+            missing => format!("; parts missing: {missing} of {}", snapshot.parts),
+        };
         let _ = writeln!(
             text,
-            "  snapshot {}: record {}, {}, {kind}, {} of a database of {}",
+            "  snapshot {}: record {}, {}, {kind}, {} of a database of {}{lacks}",
             snapshot.record,
             snapshot.as_of,
             dates::utc(snapshot.taken_ms),
@@ -200,9 +191,7 @@ fn shown(found: &Replicas) -> String {
             HumanBytes(snapshot.database_bytes)
         );
     }
-    if let Some(hole) = found.hole {
-        let _ = writeln!(text, "record {hole} is missing: nothing leads over it");
-    }
+    text += &lost(found);
     if tip.broken > plait_replicate::ids::RecordNumber::FIRST {
         let _ = writeln!(text, "broken off last at record {}", tip.broken);
     }
@@ -213,5 +202,60 @@ fn shown(found: &Replicas) -> String {
         found.loose,
         found.writes()
     );
+    text
+}
+
+/// What can be restored: one line, or one for each stretch.
+fn spans(found: &Replicas) -> String {
+    let tip = &found.tip;
+    let is_begun = tip.snapshot > plait_replicate::ids::RecordNumber::NONE;
+    if found.spans.is_empty() {
+        return match is_begun {
+            true => "nothing can be restored: what each snapshot needs is missing or damaged, as said below\n".to_owned(),
+            false => {
+                "nothing can be restored yet: the first snapshot is not complete\n".to_owned()
+            }
+        };
+    }
+    let mut text = String::new();
+    for span in &found.spans {
+        let from = dates::utc(span.from_ms);
+        let to = match span.to {
+            to if to == tip.number => "to the newest".to_owned(),
+            to if to == tip.broken.before() => {
+                format!("to record {to}; what comes behind it waits for a snapshot")
+            }
+            to => format!("to record {to}"),
+        };
+        text += &format!("can be restored: from record {} ({from}) {to}\n", span.from);
+    }
+    text
+}
+
+/// What is missing or damaged at the place.
+fn lost(found: &Replicas) -> String {
+    const REMOVED: &str = "removed by a rule of the bucket, or by hand";
+    let mut text = String::new();
+    for error in &found.unread {
+        text += &format!("a snapshot is lost: {}\n", error.what());
+    }
+    for (first, last) in &found.missing {
+        text += &match first == last {
+            true => format!("record {first} is missing, {REMOVED}: nothing leads over it\n"),
+            false => format!(
+                "records {first} to {last} are missing, {REMOVED}: nothing leads over them\n"
+            ),
+        };
+    }
+    if found.snapshots.iter().any(|snapshot| snapshot.missing_parts > 0) {
+        text += &format!(
+            "parts of snapshots are missing, {REMOVED}, or of the oldest ones by retention: nothing can be restored from those \
+             snapshots, nor from those that have changed pages of them\n"
+        );
+    }
+    if !text.is_empty() && !found.is_newest_restorable() {
+        text += "bring back what was removed; else a snapshot of later is waited for, and a new start of the sidecar takes \
+                 one at once\n";
+    }
     text
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use futures_util::future::select;
+use futures_util::future::{Either, select};
 use plait_replicate::error::Result;
 use plait_replicate::store::Later;
 use plait_replicate::store::objects::Objects;
@@ -14,6 +14,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Longest sleep of what is told to end.
 const LAST_SLEEP: Duration = Duration::from_millis(100);
+
+/// A look at a place that takes longer is told of.
+const LONG: Duration = Duration::from_secs(5);
 
 /// Tells a sidecar to end: what sleeps wakes, and sleeps for moments alone from then on.
 #[derive(Default)]
@@ -126,7 +129,34 @@ pub fn run_on<T>(runtime: Runtime, task: impl Future<Output = T>) -> T {
     done
 }
 
-/// The same, on a runtime of its own.
+/// Does what may not answer, as the first look at a place over a network, in a thread, until it is done or this is told to
+/// end: `None` then, and the thread is left to the end of the process. `waits` is called when it has taken long.
+pub fn unless_told_to_end<T: Send + 'static>(
+    runtime: &Runtime,
+    signals: &mut Signals,
+    waits: impl FnOnce(),
+    does: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    runtime.block_on(async {
+        let mut does = tokio::task::spawn_blocking(does);
+        let done = Box::pin(async {
+            let done = match tokio::time::timeout(LONG, &mut does).await {
+                Ok(done) => done,
+                Err(_) => {
+                    waits();
+                    does.await
+                }
+            };
+            done.expect("it does not panic")
+        });
+        match select(done, Box::pin(signals.told_to_end())).await {
+            Either::Left((done, _)) => Some(done),
+            Either::Right(_) => None,
+        }
+    })
+}
+
+/// Runs a task to its end on a runtime of its own, which ends with it as in [`run_on`].
 pub fn block_on<T>(task: impl Future<Output = Result<T>>) -> std::result::Result<T, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| format!("cannot start a runtime: {e}"))?;

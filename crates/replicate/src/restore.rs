@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
 use crate::ids::{CommitTs, Hash, Position, RecordNumber};
 use crate::record::{Follows, Header, Item, Record, SnapshotRef, header_of};
-use crate::snapshots::known_of;
+use crate::snapshots::{Known, known_of};
 use crate::target::Target;
 use crate::world::World;
 
@@ -112,6 +112,8 @@ struct End {
     header: Header,
     /// Ascending.
     known: BTreeMap<RecordNumber, SnapshotRef>,
+    /// Why the records of other snapshots are of no use.
+    unread: Vec<Error>,
 }
 
 /// Finds the end, and what was listed before it was read.
@@ -127,8 +129,9 @@ async fn end_of(world: &World, stop: Stop) -> Result<(Reader, End)> {
             (Err(error), Stop::Time(until)) => readable_after(world, until, error).await?,
             (Err(error), _) => return Err(error),
         };
-        let known = known_of(&mut reader, header.snapshot, header.chain).await?;
-        return Ok((reader, End { header, known: known.into_iter().collect() }));
+        let Known { snapshots, unread } =
+            known_of(&mut reader, header.snapshot, header.chain).await?;
+        return Ok((reader, End { header, known: snapshots.into_iter().collect(), unread }));
     };
     // A newest record that is damaged is in nobody's way who asks for an earlier one.
     let (listing, newest) = match tip {
@@ -156,11 +159,17 @@ async fn end_of(world: &World, stop: Stop) -> Result<(Reader, End)> {
     };
     // The record's own may be gone, where later ones over earlier bases are kept; those that the
     // newest record leads to may end at a damaged one.
-    let mut known = BTreeMap::new();
-    for from in [Some(header.snapshot), newest.map(|newest| newest.snapshot)] {
-        known.extend(known_of(&mut reader, from.unwrap_or_default(), header.chain).await?);
+    let mut end = End { header, known: BTreeMap::new(), unread: Vec::new() };
+    let (of_it, of_newest) = (end.header.snapshot, newest.map(|newest| newest.snapshot));
+    for from in [Some(of_it), of_newest.filter(|newest| *newest != of_it)] {
+        let from = from.unwrap_or_default();
+        let Known { snapshots, unread } = known_of(&mut reader, from, end.header.chain).await?;
+        end.known.extend(snapshots);
+        end.unread.extend(
+            unread.into_iter().filter(|error| !end.unread.contains(error)).collect::<Vec<_>>(),
+        );
     }
-    Ok((reader, End { header, known }))
+    Ok((reader, end))
 }
 
 /// The newest record that can be read, where the newest one cannot be: it was written later than the
@@ -191,7 +200,7 @@ async fn choose(
     stop: Stop,
     bad: &BTreeSet<RecordNumber>,
 ) -> Result<Lineage> {
-    let End { header, known } = end;
+    let End { header, known, .. } = end;
     let mut fit = Vec::new();
     for (number, snapshot) in known {
         let is_reached = snapshot.as_of <= header.number;
@@ -223,15 +232,20 @@ async fn choose(
 }
 
 /// True if a record ends with a commit, and nothing follows that in it. Pages stand for changes that have no number,
-/// and so do a break that names no commit, and an OPEN that goes on from what is before it.
+/// and so do a break that names no commit, and an OPEN that goes on from what is before it; frames behind them have later
+/// ones.
 fn is_at_commit(record: &Record, commit: CommitTs) -> bool {
-    let is_of_rows = |item: &Item| match item {
-        Item::Frames(_) | Item::Merge(_) | Item::Snapshot(_) => true,
-        Item::Break(gap) => gap.commit > CommitTs(0),
-        Item::Open(open) => open.follows == Follows::Nothing,
-        Item::Pages(_) => false,
-    };
-    record.header.position.commit == commit && record.items.iter().all(is_of_rows)
+    let mut is_at = true;
+    for item in &record.items {
+        is_at = match item {
+            Item::Frames(frames) => is_at || frames.last_commit == commit,
+            Item::Merge(_) | Item::Snapshot(_) => is_at,
+            Item::Break(gap) => gap.commit > CommitTs(0),
+            Item::Open(open) => open.follows == Follows::Nothing,
+            Item::Pages(_) => false,
+        };
+    }
+    is_at && record.header.position.commit == commit
 }
 
 /// A record; `None` if it cannot be read.
@@ -247,7 +261,7 @@ async fn record_at(reader: &mut Reader, number: RecordNumber) -> Result<Option<R
 
 /// Says what can be restored in place of what was asked for.
 fn none_fits(end: &End, stop: Stop) -> Error {
-    let End { header, known } = end;
+    let End { header, known, unread } = end;
     let number = header.number;
     let mut text = match stop {
         Stop::Newest | Stop::Record(_) => format!("no snapshot leads to record {number}"),
@@ -259,7 +273,11 @@ fn none_fits(end: &End, stop: Stop) -> Error {
         }
     };
     match known.values().next() {
-        None => text += "; no snapshot is complete yet",
+        None if unread.is_empty() && header.snapshot == RecordNumber::NONE => {
+            text += "; no snapshot is complete yet";
+        }
+        None if !unread.is_empty() => {}
+        None => text += "; no snapshot of before is there any more",
         Some(oldest) => {
             let SnapshotRef { as_of, taken_ms, .. } = oldest;
             text += &format!(
@@ -267,6 +285,13 @@ fn none_fits(end: &End, stop: Stop) -> Error {
                 utc(*taken_ms)
             );
         }
+    }
+    for error in unread {
+        text += &format!("; a snapshot is lost: {}", error.what());
+    }
+    if !unread.is_empty() {
+        text += "; bring back that object; else a snapshot of later is waited for, and a new start of the sidecar takes \
+                 one at once";
     }
     if header.broken > RecordNumber::FIRST && matches!(stop, Stop::Newest | Stop::Record(_)) {
         text += &format!(
@@ -360,7 +385,9 @@ impl Replay<'_> {
             });
         }
         restored.position = applier.position();
-        restored.position.commit = restored.position.commit.max(commit);
+        if !is_planted(Fault::NumberUntold) {
+            restored.position.commit = restored.position.commit.max(commit);
+        }
         restored.differs = applier.differs();
         if let Stop::Commit(last) = self.stop
             && restored.position.commit != last
@@ -397,5 +424,52 @@ impl Replay<'_> {
              the next snapshot: --record {} is the last before it",
             number.before()
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::ids::{Generation, Lsn};
+    use crate::record::{Body, Break, Frames, PageSet};
+
+    #[test]
+    fn a_record_ends_with_a_commit_where_frames_are_the_last_that_changes_rows() {
+        let (base, stream) = (Generation(2), Lsn(8));
+        let gap = |commit| {
+            let (why, commit) = (String::new(), CommitTs(commit));
+            Item::Break(Break { stream, base, incomplete: base, commit, why })
+        };
+        let frames = |last| {
+            Item::Frames(Frames {
+                generation: Generation(3),
+                from: stream,
+                first_commit: CommitTs(5),
+                last_commit: CommitTs(last),
+                bytes: vec![0; 8].into(),
+            })
+        };
+        let pages = || {
+            let body = Body::Inline(Bytes::new());
+            let through = Generation(3);
+            Item::Pages(PageSet { before: base, through, page_bytes: 512, page_count: 1, body })
+        };
+        for (items, is_at) in [
+            (vec![frames(7)], true),
+            (vec![gap(0), frames(7)], true),
+            (vec![pages(), frames(7)], true),
+            (vec![gap(7)], true),
+            (vec![gap(0)], false),
+            (vec![frames(7), pages()], false),
+            (vec![pages(), frames(6)], false),
+        ] {
+            let mut header = Header::default();
+            header.position.commit = CommitTs(7);
+            let record = Record { header, items };
+            assert_eq!(is_at_commit(&record, CommitTs(7)), is_at, "{record:?}");
+            assert!(!is_at_commit(&record, CommitTs(8)));
+        }
     }
 }

@@ -7,7 +7,7 @@
 //!                                                 └──── fenced ──► 3
 //! ```
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +19,11 @@ use plait_replicate::error::{Error, Result, line, printable};
 use plait_replicate::following::mark::Mark;
 use plait_replicate::primary::{self, Sidecar};
 use plait_replicate::probe::{ROUNDS_AT_START, probe};
-use plait_replicate::source::Source as _;
 use plait_replicate::store::objects::{self, Missing, Objects};
 use plait_replicate::store::url::Place;
 use plait_replicate::world::{Patience, Trouble, World};
+
+use tokio::runtime::Runtime;
 
 use crate::living::{End, Living, Settings, Shared};
 use crate::quantities;
@@ -35,8 +36,14 @@ const TRY_AGAIN: Duration = Duration::from_secs(5);
 /// How often the database is told what is in the way.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
+const NOTHING_SHIPPED: &str =
+    "it was told to end before anything could be shipped: the next start goes on";
+
 /// What is told while the newest record cannot be restored.
 const WAITS: &str = "what was committed since cannot be restored before a snapshot is complete";
+
+/// The same, where what was there before cannot be, either.
+const WAITS_ALL: &str = "the newest record cannot be restored before a snapshot is complete";
 
 /// Exit codes, for supervisors.
 pub const OVER: u8 = 0;
@@ -81,7 +88,7 @@ pub fn run(args: &RunArgs) -> u8 {
         Err(e) => return say(AGAIN, &format!("cannot start a runtime: {e}")),
     };
     // Before anything that takes time: it ends as it should whenever it is told to.
-    let signals = match Signals::heard(&runtime) {
+    let mut signals = match Signals::heard(&runtime) {
         Ok(signals) => signals,
         Err(text) => return say(AGAIN, &text),
     };
@@ -89,14 +96,22 @@ pub fn run(args: &RunArgs) -> u8 {
         Ok(place) => place,
         Err(text) => return say(USAGE, &text),
     };
-    if let Some(text) = follows_there(args, &place) {
-        return say(USAGE, &text);
+    let (name, database) = (place.name(), args.database.clone());
+    let waits = || eprintln!("plait-replicate: {}; it is waited for", silent(&name));
+    let looked = {
+        let place = place.clone();
+        move || follows_there(&database, &place)
+    };
+    match real::unless_told_to_end(&runtime, &mut signals, waits, looked) {
+        Some(None) => {}
+        Some(Some(text)) => return say(USAGE, &text),
+        None => return told_to_end(runtime),
     }
     let shared = Shared::default();
     let absolute = std::path::absolute(&args.database).unwrap_or_else(|_| args.database.clone());
     let beside = absolute.parent().map_or_else(|| PathBuf::from("/"), PathBuf::from);
     let settings = Settings {
-        place: place.name(),
+        place: name,
         max_lag_bytes: args.max_lag,
         scratch: args.scratch.clone().unwrap_or(beside),
         machine: args.machine.clone(),
@@ -106,14 +121,10 @@ pub fn run(args: &RunArgs) -> u8 {
         Ok(living) => living,
         Err(refused) => return say(if refused.is_usage { USAGE } else { AGAIN }, &refused.text),
     };
-    // Where something was shipped to before, a folder that is missing or empty was moved away, or is not mounted.
-    let missing = match living.chain_here() {
-        Some(_) => Missing::AwaitFilled,
-        None => Missing::Make,
-    };
-    let store = match objects::open(&args.url, missing) {
-        Ok(store) => store,
-        Err(text) => return say(USAGE, &text),
+    let store = match open_place(args, place, &living, &runtime, &mut signals) {
+        Some(Ok(store)) => store,
+        Some(Err(text)) => return say(USAGE, &text),
+        None => return told_to_end(runtime),
     };
     let database = living.database();
     let ended = real::run_on(runtime, ship(args, store, living, &shared, &database, signals));
@@ -125,15 +136,50 @@ pub fn run(args: &RunArgs) -> u8 {
     }
 }
 
+/// Opens the place, and finds out whether the database was shipped there before; `None` if this is told to end before
+/// that answers.
+fn open_place(
+    args: &RunArgs,
+    place: Place,
+    living: &Living,
+    runtime: &Runtime,
+    signals: &mut Signals,
+) -> Option<std::result::Result<Objects, String>> {
+    let (url, told, name) = (args.url.clone(), living.told_place(), place.name());
+    let waits = || eprintln!("plait-replicate: {}; it is waited for", silent(&name));
+    let opened = real::unless_told_to_end(runtime, signals, waits, move || {
+        let is_here = told.is_some_and(|told| place.is(&told));
+        // Where something was shipped to before, a folder that is missing or empty was moved away, or is not mounted.
+        let missing = if is_here { Missing::AwaitFilled } else { Missing::Make };
+        (is_here, objects::open(&url, missing))
+    });
+    opened.map(|(is_here, store)| {
+        if is_here {
+            living.note_here();
+        }
+        store
+    })
+}
+
+fn silent(place: &str) -> String {
+    format!("{place} does not answer: is its disk mounted, and its server up?")
+}
+
+/// It has begun nothing.
+fn told_to_end(runtime: Runtime) -> u8 {
+    runtime.shutdown_background();
+    say(AGAIN, NOTHING_SHIPPED)
+}
+
 /// A replica that was shipped to the place that it follows would follow itself.
-fn follows_there(args: &RunArgs, place: &Place) -> Option<String> {
-    let database = std::fs::canonicalize(&args.database).ok()?;
+fn follows_there(shown: &Path, place: &Place) -> Option<String> {
+    let database = std::fs::canonicalize(shown).ok()?;
     let mark = match Mark::read(&database) {
         Ok(mark) => mark?,
         // Which place it follows is not known.
         Err(text) => return Some(text),
     };
-    let shown = args.database.display();
+    let shown = shown.display();
     place.is(&mark.place).then(|| {
         format!(
             "{shown} follows this place: `plait promote {shown}` makes it the primary, where the old one is \
@@ -217,12 +263,14 @@ async fn ship(
 
 /// Tells the database what is in the way.
 fn tell(world: &World, database: &Arc<Database>) {
-    const AGAIN: &str = "; it is tried again";
+    // `Backoff` pauses for no longer.
+    const AGAIN: &str = "; it is tried again, after 10 seconds at most";
+    let why = world.lost().map_or_else(|| WAITS.to_owned(), |lost| format!("{lost}: {WAITS_ALL}"));
     let waits = || match (world.unrestorable_since(), world.snapshot_trouble()) {
         (None, None) => None,
-        (Some(since), None) => Some((format!("{WAITS}, which is under way"), since, "")),
+        (Some(since), None) => Some((format!("{why}, which is under way"), since, "")),
         (Some(since), Some(Trouble { what, .. })) => {
-            Some((format!("{WAITS}, and that fails: {what}"), since, AGAIN))
+            Some((format!("{why}, and that fails: {what}"), since, AGAIN))
         }
         (None, Some(Trouble { what, since })) => {
             Some((format!("no snapshot can be made: {what}"), since, AGAIN))
@@ -237,17 +285,18 @@ fn tell(world: &World, database: &Arc<Database>) {
     }
     let trouble = world.trouble().map(|trouble| (trouble.what, trouble.since, AGAIN));
     let trouble = trouble.or_else(waits);
+    let trouble = trouble.map(|(what, since, then)| (line(&what) + then, since));
     let told = database.told();
-    let what = trouble.as_ref().map_or("", |(what, ..)| what);
+    let what = trouble.as_ref().map_or("", |(what, _)| what);
     let (is_new, was) = (told.trouble.is_empty() != what.is_empty(), &told.trouble);
     if is_new || !what.starts_with(&**was) {
-        let since = trouble.as_ref().map_or(0, |(_, since, _)| {
+        let since = trouble.as_ref().map_or(0, |(_, since)| {
             let ago = world.clock().now().saturating_sub(*since);
             world.clock().wall_ms().saturating_sub(ago.as_millis() as u64)
         });
         database.note_shipping_trouble(what, since);
-        if let Some((what, _, then)) = &trouble {
-            eprintln!("plait-replicate: {}{then}", line(what));
+        if let Some((what, _)) = &trouble {
+            eprintln!("plait-replicate: {what}");
         }
     }
 }
@@ -262,8 +311,7 @@ async fn ship_until_stopped(
 ) -> Result<()> {
     race(store, world, stop).await?;
     if stop.is_stopped() {
-        let why = "it was told to end before anything could be shipped: the next start goes on";
-        return Err(Error::Source(why.to_owned()));
+        return Err(Error::Source(NOTHING_SHIPPED.to_owned()));
     }
     let mut sidecar = Sidecar::open(world.clone(), Box::new(living), settings(args)).await?;
     let tip = sidecar.tip();
@@ -276,7 +324,13 @@ async fn ship_until_stopped(
         tip.number
     );
     while !stop.is_stopped() {
-        sidecar.step().await?;
+        match sidecar.step().await {
+            Err(error @ Error::Removed { .. }) => {
+                eprintln!("plait-replicate: {}", line(&error.to_string()));
+                sidecar = sidecar.open_anew().await?;
+            }
+            done => done?,
+        }
     }
     shared.hurries.set(true);
     sidecar.finish().await

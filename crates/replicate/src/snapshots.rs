@@ -8,36 +8,60 @@ use crate::error::{Error, Result};
 use crate::ids::{ChainId, RecordNumber};
 use crate::record::{Item, Record, SnapshotRef, header_of};
 
-/// The snapshots of a chain, from the record `newest` backwards, ascending. Where a snapshot's record
-/// is damaged or of another chain, the records before it tell which snapshot was before; where one is
-/// not to be had, the list ends.
+/// What is known of the snapshots of a chain.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// Those that are there, ascending.
+    pub snapshots: Vec<(RecordNumber, SnapshotRef)>,
+    /// Why the records of others are of no use, the newest first: they are damaged, missing, or of another chain.
+    pub unread: Vec<Error>,
+}
+
+/// The snapshots of a chain, from the record `newest` backwards. Where a snapshot's record is missing, damaged or of
+/// another chain, the records before it tell which snapshot was before; where retention has removed it, that is the end.
 ///
 /// # Errors
 /// The store's.
-pub async fn known_of(
-    reader: &mut Reader,
-    newest: RecordNumber,
-    chain: ChainId,
-) -> Result<Vec<(RecordNumber, SnapshotRef)>> {
-    let mut found = Vec::new();
+pub async fn known_of(reader: &mut Reader, newest: RecordNumber, chain: ChainId) -> Result<Known> {
+    let mut known = Known::default();
     let mut number = newest;
     while number != RecordNumber::NONE {
-        let bytes = match reader.object(number, true).await {
-            Ok(Found::Object(bytes)) => bytes,
-            Ok(Found::Nothing) => break,
+        let snapshot = match reader.object(number, true).await {
+            Ok(Found::Object(bytes)) => snapshot_in(&bytes, number, chain),
+            Ok(Found::Nothing) | Err(Error::Gone { .. }) => break,
             Err(error @ Error::Store { .. }) => return Err(error),
-            Err(_) => break,
+            Err(error) => Err(error),
         };
-        let Some(snapshot) = snapshot_in(&bytes, number, chain) else {
-            number = before(reader, number, chain).await?;
-            continue;
+        number = match snapshot {
+            Ok(snapshot) => {
+                let earlier = snapshot.earlier.min(number.before());
+                known.snapshots.push((number, snapshot));
+                earlier
+            }
+            Err(error) => {
+                known.unread.push(error);
+                before(reader, number, chain).await?
+            }
         };
-        let earlier = snapshot.earlier.min(number.before());
-        found.push((number, snapshot));
-        number = earlier;
     }
-    found.reverse();
-    Ok(found)
+    known.snapshots.reverse();
+    Ok(known)
+}
+
+/// The snapshot in a record; `None` if that is missing, damaged, or another one.
+///
+/// # Errors
+/// The store's.
+pub async fn read(
+    reader: &mut Reader,
+    number: RecordNumber,
+    chain: ChainId,
+) -> Result<Option<SnapshotRef>> {
+    match reader.object(number, true).await {
+        Ok(Found::Object(bytes)) => Ok(snapshot_in(&bytes, number, chain).ok()),
+        Err(error @ Error::Store { .. }) => Err(error),
+        Ok(Found::Nothing) | Err(_) => Ok(None),
+    }
 }
 
 /// A snapshot with those that it changes, the oldest first; `None` if one of them is not to be had.
@@ -52,12 +76,7 @@ pub async fn lineage_of(
     let mut lineage = Lineage::new();
     let mut number = newest;
     while number != RecordNumber::NONE {
-        let bytes = match reader.object(number, true).await {
-            Ok(Found::Object(bytes)) => bytes,
-            Err(error @ Error::Store { .. }) => return Err(error),
-            Ok(Found::Nothing) | Err(_) => return Ok(None),
-        };
-        let Some(snapshot) = snapshot_in(&bytes, number, chain) else { return Ok(None) };
+        let Some(snapshot) = read(reader, number, chain).await? else { return Ok(None) };
         // A parent is an earlier record, so this ends.
         let parent = snapshot.parent.min(number.before());
         lineage.push((number, snapshot));
@@ -67,32 +86,55 @@ pub async fn lineage_of(
     Ok(Some(lineage))
 }
 
-fn snapshot_in(bytes: &Bytes, number: RecordNumber, chain: ChainId) -> Option<SnapshotRef> {
-    let record = Record::decode(bytes).ok()?;
+fn snapshot_in(bytes: &Bytes, number: RecordNumber, chain: ChainId) -> Result<SnapshotRef> {
+    let name = || crate::names::record(number);
+    let record =
+        Record::decode(bytes).map_err(|why| Error::Record { number, name: name(), why })?;
+    let unlinked = |why| Error::Unlinked { number, name: name(), why };
     let header = &record.header;
-    let is_it = header.number == number && header.chain == chain;
-    record.items.into_iter().find_map(|item| match item {
-        Item::Snapshot(snapshot) if is_it => Some(snapshot),
+    if header.number != number {
+        return Err(unlinked("it has another number"));
+    }
+    if header.chain != chain {
+        return Err(unlinked("it is of another chain"));
+    }
+    let snapshot = record.items.into_iter().find_map(|item| match item {
+        Item::Snapshot(snapshot) => Some(snapshot),
         _ => None,
-    })
+    });
+    snapshot.ok_or_else(|| unlinked("it has no snapshot, though later ones say so"))
 }
 
 /// The newest snapshot before a record that is of no use, by the nearest header before it; none if
 /// nothing is to be had there.
 async fn before(reader: &mut Reader, number: RecordNumber, chain: ChainId) -> Result<RecordNumber> {
-    let mut number = number.before();
+    let mut number = there_before(reader, number);
     while number != RecordNumber::NONE {
-        let bytes = match reader.object(number, true).await {
-            Ok(Found::Object(bytes)) => bytes,
+        let header = match reader.object(number, true).await {
+            Ok(Found::Object(bytes)) => header_of(&bytes).ok(),
             Err(error @ Error::Store { .. }) => return Err(error),
-            Ok(Found::Nothing) | Err(_) => break,
-        };
-        match header_of(&bytes) {
-            Ok(header) if header.number == number && header.chain == chain => {
-                return Ok(header.snapshot.min(number));
+            Ok(Found::Nothing) | Err(Error::Gone { .. }) => break,
+            Err(Error::Pack { .. }) => {
+                number = before_pack(reader, number);
+                continue;
             }
-            _ => number = number.before(),
+            Err(_) => None,
+        };
+        match header.filter(|header| header.number == number && header.chain == chain) {
+            Some(header) => return Ok(header.snapshot.min(number)),
+            None => number = there_before(reader, number),
         }
     }
     Ok(RecordNumber::NONE)
+}
+
+/// The number before one, over those that are not listed.
+fn there_before(reader: &Reader, number: RecordNumber) -> RecordNumber {
+    reader.listing().map_or(number.before(), |listing| listing.last_below(number))
+}
+
+/// The number before all that the pack of one has.
+fn before_pack(reader: &Reader, number: RecordNumber) -> RecordNumber {
+    let pack = reader.listing().and_then(|listing| listing.pack_of(number));
+    there_before(reader, pack.map_or(number, |(first, _)| first))
 }

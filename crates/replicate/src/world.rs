@@ -86,6 +86,7 @@ pub struct World {
     requests: Rc<Cell<Requests>>,
     trouble: Rc<RefCell<Option<Trouble>>>,
     unrestorable: Rc<Cell<Option<Duration>>>,
+    lost: Rc<RefCell<Option<String>>>,
     snapshot_trouble: Rc<RefCell<Option<Trouble>>>,
     refusal: Rc<RefCell<Refusal>>,
 }
@@ -117,6 +118,7 @@ impl World {
             requests: Rc::default(),
             trouble: Rc::default(),
             unrestorable: Rc::default(),
+            lost: Rc::default(),
             snapshot_trouble: Rc::default(),
             refusal: Rc::default(),
         }
@@ -180,6 +182,18 @@ impl World {
     pub fn note_restorable(&self, is_restorable: bool) {
         let since = self.unrestorable.get().unwrap_or_else(|| self.clock.now());
         self.unrestorable.set((!is_restorable).then_some(since));
+    }
+
+    /// Remembers what the place has lost of the newest snapshot.
+    pub fn note_lost(&self, lost: Option<&str>) {
+        if self.lost.borrow().as_deref() != lost {
+            *self.lost.borrow_mut() = lost.map(str::to_owned);
+        }
+    }
+
+    /// What the place has lost of the newest snapshot, if it has.
+    pub fn lost(&self) -> Option<String> {
+        self.lost.borrow().clone()
     }
 
     /// Remembers why no snapshot can be begun, until one is.

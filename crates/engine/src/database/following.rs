@@ -32,11 +32,12 @@ impl Database {
         Ok(())
     }
 
-    /// Who may write by the mark may commit again: it was removed.
+    /// Who may write by the mark may commit again: it was removed. The caller's connection has the writer's right, so
+    /// that no transaction of a follower is under way (REPLICA-5).
     ///
     /// # Errors
     /// Those of the commit mutex.
-    pub fn end_following(&self) -> Result<()> {
+    pub(crate) fn end_following(&self) -> Result<()> {
         let _guard = self.lock_commit()?;
         self.control().follows.store(follows::PROMOTED, Relaxed);
         Ok(())

@@ -7,6 +7,9 @@ use crate::ids::RecordNumber;
 use crate::names;
 use crate::world::World;
 
+/// The first and the last of some numbers in a row.
+pub type Stretch = (RecordNumber, RecordNumber);
+
 /// Packs, and records in the folders behind them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
@@ -60,11 +63,68 @@ impl Listing {
         self.packs.iter().filter(has).max_by_key(|pack| pack.1).copied()
     }
 
+    /// The highest number below `end` that a pack has, or `chain/` where it was listed; none if none is there.
+    pub fn last_below(&self, end: RecordNumber) -> RecordNumber {
+        let loose = self.loose.range(..end).next_back().copied().unwrap_or_default();
+        let packed = self.packs.iter().filter(|(first, _)| *first < end);
+        packed.map(|(_, last)| (*last).min(end.before())).max().unwrap_or_default().max(loose)
+    }
+
+    /// The numbers from `first` on that are missing below the highest: first and last of each stretch, ascending. A
+    /// number between packs may be in a folder that was not listed ([`Listing::missing_surely`]).
+    pub fn missing(&self, first: RecordNumber) -> Vec<Stretch> {
+        let loose = self.loose.range(first..).map(|number| (*number, *number));
+        let mut there: Vec<Stretch> = self.packs.iter().copied().chain(loose).collect();
+        there.sort_unstable();
+        let mut missing = Vec::new();
+        let mut next = first.max(RecordNumber::FIRST);
+        for (from, to) in there {
+            if from > next {
+                missing.push((next, from.before()));
+            }
+            next = next.max(to.next());
+        }
+        missing
+    }
+
+    /// The same, of what was listed again: what goes into a pack during a list may be missing in it. Asks for nothing
+    /// where nothing is missing.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn missing_surely(&self, world: &World, first: RecordNumber) -> Result<Vec<Stretch>> {
+        let missing = self.missing(first);
+        if missing.is_empty() {
+            return Ok(missing);
+        }
+        let mut again = Listing::make(world).await?;
+        // What could not be read any more was not packed, and stays in a folder of before.
+        let folders: BTreeSet<u64> = missing
+            .iter()
+            .flat_map(|(from, to)| names::folder_of(*from)..=names::folder_of(*to))
+            .collect();
+        for folder in folders {
+            let found = world.list(&names::folder(folder)).await?;
+            again.loose.extend(found.iter().filter_map(|name| names::parse_record(name)));
+        }
+        Ok(common(&missing, &again.missing(first)))
+    }
+
     /// The first number behind the packs that is missing below the highest.
     pub fn hole(&self) -> Option<RecordNumber> {
         let behind = (self.packed().0 + 1..self.highest().0).map(RecordNumber);
         behind.into_iter().find(|number| !self.loose.contains(number))
     }
+}
+
+/// The numbers that two lists of stretches, ascending, both have.
+fn common(some: &[Stretch], others: &[Stretch]) -> Vec<Stretch> {
+    let mut common = Vec::new();
+    for (first, last) in some {
+        let overlaps = others.iter().filter(|(from, to)| from <= last && to >= first);
+        common.extend(overlaps.map(|(from, to)| ((*from).max(*first), (*to).min(*last))));
+    }
+    common
 }
 
 #[cfg(test)]
@@ -85,6 +145,27 @@ mod tests {
         assert_eq!(listing(&[(1, 5)], &[1, 7]).hole(), Some(RecordNumber(6)));
         assert_eq!(listing(&[(1, 5)], &[]).highest(), RecordNumber(5));
         assert_eq!(listing(&[], &[]).highest(), RecordNumber::NONE);
+    }
+
+    #[test]
+    fn what_is_missing_is_neither_in_a_pack_nor_in_the_chain() {
+        let missing = |packs: &[(u64, u64)], loose: &[u64], first| {
+            let missing = listing(packs, loose).missing(RecordNumber(first));
+            missing.into_iter().map(|(from, to)| (from.0, to.0)).collect::<Vec<_>>()
+        };
+        assert_eq!(missing(&[(1, 5), (6, 9)], &[1, 10, 11], 1), []);
+        assert_eq!(missing(&[(1, 5), (9, 12)], &[7, 13, 16], 1), [(6, 6), (8, 8), (14, 15)]);
+        assert_eq!(missing(&[(1, 5), (9, 12)], &[13, 16], 9), [(14, 15)]);
+        assert_eq!(missing(&[(4, 9), (4, 6)], &[], 2), [(2, 3)]);
+        assert_eq!(missing(&[], &[], 1), []);
+        let stretch = |(from, to): (u64, u64)| (RecordNumber(from), RecordNumber(to));
+        let of =
+            |stretches: &[(u64, u64)]| stretches.iter().copied().map(stretch).collect::<Vec<_>>();
+        let both = common(&of(&[(1, 4), (6, 9), (12, 13)]), &of(&[(3, 7), (9, 9), (14, 20)]));
+        assert_eq!(both, of(&[(3, 4), (6, 7), (9, 9)]));
+        let listing = listing(&[(1, 5), (9, 12)], &[14]);
+        let below = |end| listing.last_below(RecordNumber(end)).0;
+        assert_eq!([20, 14, 11, 9, 3, 1].map(below), [14, 12, 10, 5, 2, 0]);
     }
 
     #[test]

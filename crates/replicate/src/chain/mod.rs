@@ -17,6 +17,6 @@ mod reader;
 mod tip;
 
 pub use flow::Flow;
-pub use listing::Listing;
+pub use listing::{Listing, Stretch};
 pub use reader::{Found, Link, Reader};
 pub use tip::{Tip, find as find_tip, find_newest};

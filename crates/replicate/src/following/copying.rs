@@ -110,7 +110,7 @@ impl Following {
     /// led no further would be in the way of that, too.
     async fn make(&self) -> Result<Option<Made>> {
         let has = self.mark.as_ref().map_or(RecordNumber::NONE, |mark| mark.record);
-        let tip = crate::chain::find_tip(&self.world).await?.ok_or(Error::Empty)?;
+        let tip = self.tip().await?;
         let header = &tip.record.header;
         self.refuse_another_chain(header.chain)?;
         let leads_on = match self.stuck {

@@ -46,7 +46,7 @@ use self::copying::Made;
 use self::gathering::Batch;
 pub use self::live::{Live, Unjoined};
 use self::mark::{Mark, Trouble};
-use crate::chain::{Flow, Reader};
+use crate::chain::{Flow, Reader, Tip, find_tip};
 use crate::error::{Error, Result, line, printable};
 use crate::ids::{ChainId, RecordNumber};
 use crate::store::Backoff;
@@ -107,6 +107,8 @@ pub struct Following {
     /// The last trouble that was told.
     told: Option<String>,
     backoff: Backoff,
+    /// Between looks for a snapshot, each of which asks for more than the next record.
+    rarely: Backoff,
     // Held for as long as this lives (TRAIL-4).
     lock: Arc<File>,
 }
@@ -180,6 +182,7 @@ impl Following {
             failures: 0,
             told: None,
             backoff: Backoff::default(),
+            rarely: Backoff::rare(),
             lock: Arc::new(lock),
         };
         if following.mark.is_none() {
@@ -210,7 +213,12 @@ impl Following {
     }
 
     async fn step_on(&mut self) -> Result<Done> {
-        match self.try_step().await {
+        let done = match self.try_step().await {
+            // The database refuses whoever has lost it: that is said once, as what it is.
+            Err(error @ Error::Target { .. }) => Err(self.lost_database().unwrap_or(error)),
+            done => done,
+        };
+        match done {
             Ok(Done::Waited) => {
                 // What fails next is new, also where it has failed so before.
                 self.told = None;
@@ -218,12 +226,11 @@ impl Following {
                 let done = match self.stuck {
                     None => {
                         self.tell(None);
-                        self.backoff = Backoff::default();
+                        (self.backoff, self.rarely) = (Backoff::default(), Backoff::rare());
                         Done::Waited
                     }
                     Some(_) => {
-                        // Each look asks for more than the next record.
-                        pause = pause.max(self.backoff.next(self.world.random()));
+                        pause = pause.max(self.rarely.next(self.world.random()));
                         Done::StillStuck
                     }
                 };
@@ -235,7 +242,8 @@ impl Following {
                     Done::Stuck(why) => self.tell(Some(&why.clone())),
                     _ => self.tell(None),
                 }
-                (self.backoff, self.failures, self.told) = (Backoff::default(), 0, None);
+                (self.backoff, self.rarely) = (Backoff::default(), Backoff::rare());
+                (self.failures, self.told) = (0, None);
                 self.world.note_no_trouble();
                 Ok(done)
             }
@@ -361,6 +369,14 @@ impl Following {
         Err(self.lost_lock())
     }
 
+    /// Why this one has the database no more, if it is known to have lost it.
+    fn lost_database(&self) -> Option<Error> {
+        match self.keep_lock() {
+            Err(error @ Error::Taken(_)) => Some(error),
+            _ => self.live.as_ref().filter(|live| live.was_promoted()).map(|_| self.promoted()),
+        }
+    }
+
     fn lost_lock(&self) -> Error {
         let database = &self.settings.database;
         Error::Taken(format!(
@@ -382,9 +398,11 @@ impl Following {
     fn note_failure(&mut self, error: &Error) {
         self.world.note_trouble(error);
         let stuck = match error {
-            Error::Store { .. } | Error::Empty | Error::Withheld { .. } | Error::Unseen(_) => {
-                return;
-            }
+            Error::Store { .. }
+            | Error::Empty
+            | Error::Emptied { .. }
+            | Error::Withheld { .. }
+            | Error::Unseen(_) => return,
             Error::Target { .. } => {
                 // A member of the session that comes anew knows more.
                 self.leave();
@@ -553,12 +571,21 @@ impl Following {
 
     /// Fails if the place is another database's, or has no record as late as this one.
     async fn look_at_place(&self, number: RecordNumber) -> Result<()> {
-        let tip = crate::chain::find_tip(&self.world).await?.ok_or(Error::Empty)?;
-        self.refuse_another_chain(tip.record.header.chain)?;
-        if tip.record.header.number >= number {
+        let header = self.tip().await?.record.header;
+        self.refuse_another_chain(header.chain)?;
+        if header.number >= number {
             return Ok(());
         }
-        Err(Error::Missing { number, name: crate::names::record(number) })
+        Err(Error::Behind { number, newest: header.number })
+    }
+
+    /// The newest record at the place.
+    async fn tip(&self) -> Result<Tip> {
+        let has = self.mark.as_ref().map_or(RecordNumber::NONE, |mark| mark.record);
+        find_tip(&self.world).await?.ok_or(match has {
+            RecordNumber::NONE => Error::Empty,
+            number => Error::Emptied { number },
+        })
     }
 
     fn refuse_another_chain(&self, found: ChainId) -> Result<()> {

@@ -35,7 +35,6 @@ use plait_replicate::library;
 use plait_replicate::record::{Follows, Frames, Merge};
 use plait_replicate::shelf::Shelf;
 use plait_replicate::source::{BaseCopy, Event, Source, SourceError, Start, TipOf};
-use plait_replicate::store::url::Place;
 // The spliced amalgamation that `Library::linked` is about.
 use plait_sqlite as _;
 
@@ -93,6 +92,8 @@ pub struct Living {
     page_bytes: u32,
     shelf: shelf::InFolder,
     shared: Shared,
+    /// The place was shipped to before, under whatever name.
+    is_here: Cell<bool>,
 }
 
 impl Living {
@@ -137,12 +138,27 @@ impl Living {
             instance,
             page_bytes: page_bytes as u32,
             shared,
+            is_here: Cell::default(),
         })
     }
 
     /// The database, for what others are told of it.
     pub fn database(&self) -> Arc<Database> {
         Arc::clone(&self.database)
+    }
+
+    /// The place that the session was shipped to before, if it was, and counts. Nothing is asked of that place.
+    pub fn told_place(&self) -> Option<String> {
+        self.chain()?;
+        let told = self.database.told().place;
+        // Shared memory has the beginning of a long one.
+        let is_cut = told.len() >= TOLD_BYTES && self.settings.place.starts_with(&told);
+        Some(if is_cut { self.settings.place.clone() } else { told })
+    }
+
+    /// The place that was shipped to before is this one under another name.
+    pub fn note_here(&self) {
+        self.is_here.set(true);
     }
 
     /// Turns an error of the engine into what becomes of the sidecar.
@@ -269,11 +285,8 @@ impl Source for Living {
     }
 
     fn chain_here(&self) -> Option<ChainId> {
-        let place = Place::parse(&self.settings.place).ok()?;
-        let told = self.database.told().place;
-        // Shared memory has the beginning of a long one.
-        let is_cut = told.len() >= TOLD_BYTES && self.settings.place.starts_with(&told);
-        self.chain().filter(|_| is_cut || place.is(&told))
+        let is_told = self.told_place().is_some_and(|told| told == self.settings.place);
+        self.chain().filter(|_| is_told || self.is_here.get())
     }
 
     fn made_ms(&self) -> Option<u64> {

@@ -254,10 +254,7 @@ impl Sidecar {
 
     async fn are_parts_there(&self, lineage: &Lineage) -> Result<bool> {
         let names: BTreeSet<String> = self.once.list(names::PARTS).await?.into_iter().collect();
-        Ok(lineage.iter().all(|(_, snapshot)| {
-            let Parts { upload, each } = &snapshot.parts;
-            (0..each.len()).all(|index| names.contains(&names::part(*upload, index as u32)))
-        }))
+        Ok(lineage.iter().all(|(_, snapshot)| snapshot.parts.missing_in(&names) == 0))
     }
 
     /// The database cannot be read for now: the copy begins anew later.

@@ -157,7 +157,10 @@ impl Sidecar {
     ) -> Result<std::convert::Infallible> {
         let mut sidecar = Sidecar::open(world, source, settings).await?;
         loop {
-            sidecar.step().await?;
+            match sidecar.step().await {
+                Err(Error::Removed { .. }) => sidecar = sidecar.open_anew().await?,
+                done => done?,
+            }
         }
     }
 
@@ -174,12 +177,12 @@ impl Sidecar {
     /// Does what is due: a record, or one piece of what may wait, or nothing for a while.
     ///
     /// # Errors
-    /// What ends the sidecar, as of [`Sidecar::run`].
+    /// What ends the sidecar, as of [`Sidecar::run`]; and [`Error::Removed`], behind which [`Sidecar::open_anew`] goes on.
     pub async fn step(&mut self) -> Result<()> {
         if self.time_to_record().is_zero() {
             return self.ship().await;
         }
-        let did = self.copy_some().await? || self.pack_some().await || self.sweep_some().await;
+        let did = self.copy_some().await? || self.pack_some().await || self.sweep_some().await?;
         let rest = if did { Duration::ZERO } else { self.time_to_record() };
         let rest = rest.min(self.time_to_others());
         self.world.clock().sleep(rest).await;
@@ -214,12 +217,13 @@ impl Sidecar {
 
     /// True if a snapshot leads to the last known record.
     pub fn is_restorable(&self) -> bool {
-        self.writer.tip.snapshot > self.writer.tip.broken
+        self.writer.tip.snapshot > self.writer.tip.broken && self.snapshots.lost().is_none()
     }
 
     /// Tells the world whether the last known record can be restored.
     fn note_restorable(&self) {
         self.world.note_restorable(self.is_restorable());
+        self.world.note_lost(self.snapshots.lost());
     }
 
     /// Looks whether the own OPEN, which is never deleted (CHAIN-8), is still there, if this was not

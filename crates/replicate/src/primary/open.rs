@@ -2,19 +2,20 @@
 
 use bytes::Bytes;
 
-use super::append::{Outcome, create, stamp};
+use super::append::{Outcome, author_of, create, stamp};
 use super::packing::Packing;
 use super::retention::Retention;
 use super::snapshot::Snapshots;
 use super::tracks::Tracks;
 use super::{Settings, Sidecar, Writer, ending, without_patience};
-use crate::chain::{Flow, Listing, Tip, find_tip};
+use crate::chain::{Flow, Listing, Reader, Tip, find_tip};
 use crate::dates;
 use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
 use crate::ids::{ChainId, Epoch, Hash, Nonce, Position, RecordNumber};
 use crate::names;
 use crate::record::{Follows, Header, Item, Open, Record};
+use crate::snapshots;
 use crate::source::{Source, SourceError, Start, TipOf};
 use crate::store::Backoff;
 use crate::world::World;
@@ -29,7 +30,7 @@ struct Opened {
     start: Start,
     /// True if another library wrote the chain before.
     is_upgraded: bool,
-    /// True if a record before it is missing.
+    /// True if a record before it is missing that a snapshot needs, or the newest snapshot is.
     has_hole: bool,
     listing: Listing,
 }
@@ -41,12 +42,35 @@ impl Sidecar {
     /// As [`Sidecar::run`].
     pub async fn open(
         world: World,
+        source: Box<dyn Source>,
+        settings: Settings,
+    ) -> Result<Sidecar> {
+        Sidecar::open_behind(world, source, settings, None).await
+    }
+
+    /// Opens another epoch behind its own last record, where something before that was removed.
+    ///
+    /// # Errors
+    /// As [`Sidecar::run`].
+    pub async fn open_anew(self) -> Result<Sidecar> {
+        let Sidecar { world, source, settings, writer, .. } = self;
+        Sidecar::open_behind(world, source, settings, Some(writer.tip.number)).await
+    }
+
+    /// Opens an epoch at the end of the chain, or behind `own` and nowhere else.
+    async fn open_behind(
+        world: World,
         mut source: Box<dyn Source>,
         settings: Settings,
+        own: Option<RecordNumber>,
     ) -> Result<Sidecar> {
         let nonce = Nonce(world.random().name());
         for _ in 0..TRIES {
-            let before = match find_tip(&world).await? {
+            let tip = find_tip(&world).await?;
+            if let Some(own) = own {
+                refuse_all_but(own, tip.as_ref())?;
+            }
+            let before = match tip {
                 Some(tip) => Some(refuse_others(&world, &*source, tip, settings.take_over).await?),
                 None => {
                     refuse_emptied(&world, &*source, settings.take_over).await?;
@@ -112,6 +136,35 @@ impl Sidecar {
 struct Before {
     tip: Tip,
     open: Option<Open>,
+}
+
+/// Fails if the chain does not end with the own last record: another one ships on, or the place has lost it.
+fn refuse_all_but(own: RecordNumber, tip: Option<&Tip>) -> Result<()> {
+    match tip {
+        Some(tip) if tip.record.header.number == own => Ok(()),
+        Some(tip) if tip.record.header.number > own => {
+            Err(Error::Fenced { number: tip.record.header.number, by: author_of(&tip.bytes) })
+        }
+        _ => Err(Error::PutBack { number: own, name: names::record(own) }),
+    }
+}
+
+/// True if the newest record cannot be reached: one between its snapshot and it is missing, or the snapshot's own is
+/// missing or damaged.
+async fn has_lost(world: &World, tip: &Tip) -> Result<bool> {
+    let header = &tip.record.header;
+    if tip.hole.is_some() {
+        return Ok(true);
+    }
+    if header.snapshot <= header.broken {
+        // It waits for one in any case.
+        return Ok(false);
+    }
+    let mut reader = Reader::with(world, tip.listing.clone());
+    match snapshots::read(&mut reader, header.snapshot, header.chain).await? {
+        Some(snapshot) => Ok(!tip.listing.missing_surely(world, snapshot.first).await?.is_empty()),
+        None => Ok(true),
+    }
 }
 
 /// Fails if nothing is at a place where the database was shipped to before. A list may be an old one, but the
@@ -183,14 +236,17 @@ async fn try_open(
     let is_own = |before: &&Before| {
         before.open.as_ref().is_some_and(|open| open.instance == source.instance())
     };
-    let sound = before.as_ref().filter(|before| before.tip.hole.is_none()).filter(is_own);
+    let has_hole = match &before {
+        Some(before) => has_lost(world, &before.tip).await?,
+        None => false,
+    };
+    let sound = before.as_ref().filter(|_| !has_hole).filter(is_own);
     let tip = sound.map(|before| TipOf::new(&before.tip.record, before.tip.hash));
     let start = begin(world, source, tip).await?;
     noted(world, || source.note_opening(nonce)).await?;
     let tip = before.as_ref().map(|before| &before.tip);
     let library_before = before.as_ref().and_then(|before| before.open.as_ref());
     let is_upgraded = library_before.is_some_and(|open| open.library != start.library);
-    let has_hole = tip.is_some_and(|tip| tip.hole.is_some());
     let record = open_record(world, source, nonce, &start, tip);
     let number = record.header.number;
     let bytes = record.encode();

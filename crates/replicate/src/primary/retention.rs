@@ -16,11 +16,12 @@
 //!   the sweeps: no pack waits for one. Behind a refusal `packing.rs` deletes none for as long as one sweep is from the
 //!   next. Nor does a sweep wait for an object whose deletion fails: a later one has it again.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::{DELETE_TRIES, Retry, Sidecar};
-use crate::chain::Reader;
+use crate::apply::lineage;
+use crate::chain::{Listing, Reader, Stretch};
 use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
 use crate::ids::RecordNumber;
@@ -132,14 +133,17 @@ fn kept(known: &[(RecordNumber, SnapshotRef)], since_ms: u64) -> Vec<(RecordNumb
 
 impl Sidecar {
     /// Does a piece of retention; false if there is nothing to do.
-    pub(super) async fn sweep_some(&mut self) -> bool {
+    ///
+    /// # Errors
+    /// [`Error::Removed`].
+    pub(super) async fn sweep_some(&mut self) -> Result<bool> {
         if self.retention.retry.is_waiting(&self.world) {
-            return false;
+            return Ok(false);
         }
         if let Some(name) = self.retention.to_delete.front().cloned() {
             if self.retention.stays(&name) {
                 self.retention.to_delete.pop_front();
-                return true;
+                return Ok(true);
             }
             let deleted = self.once.try_delete(std::slice::from_ref(&name)).await;
             if deleted.as_ref().is_err_and(Error::is_refusal) {
@@ -152,27 +156,32 @@ impl Sidecar {
                     self.retention.note_refused();
                 }
             }
-            return true;
+            return Ok(true);
         }
         let now = self.world.clock().now();
         if now < self.retention.next {
-            return false;
+            return Ok(false);
         }
         let planned = self.plan_sweep().await;
-        if self.retention.retry.note(&self.world, planned).is_some() {
-            self.retention.next = now + self.settings.sweep_every;
+        match self.retention.retry.note(&self.world, planned) {
+            Some(Some(number)) => Err(Error::Removed { number, name: names::record(number) }),
+            Some(None) => {
+                self.retention.next = now + self.settings.sweep_every;
+                Ok(true)
+            }
+            None => Ok(true),
         }
-        true
     }
 
-    /// Lists what may go.
-    async fn plan_sweep(&mut self) -> Result<()> {
+    /// Lists what may go, and looks in the same lists for what has gone otherwise; a record that has, if the newest one
+    /// cannot be reached without it.
+    async fn plan_sweep(&mut self) -> Result<Option<RecordNumber>> {
         let mut reader = Reader::new(&self.once);
         let known = match self.retention.known.take() {
             Some(known) => known,
             None => {
                 let (newest, chain) = (self.writer.tip.snapshot, self.writer.chain);
-                snapshots::known_of(&mut reader, newest, chain).await?
+                snapshots::known_of(&mut reader, newest, chain).await?.snapshots
             }
         };
         if let Some((_, newest)) = known.last() {
@@ -189,14 +198,16 @@ impl Sidecar {
         let uploads: BTreeSet<Upload> =
             known.iter().map(|(_, snapshot)| snapshot.parts.upload).collect();
         self.tracks.forget_below(self.snapshots.least(self.flow.position.base));
+        let (listing, listed) = self.list_all().await?;
+        let removed = self.look_for_lost(&known, &listing, &listed).await?;
         self.retention.known = Some(known);
-        if floor <= RecordNumber::FIRST {
-            return Ok(());
+        if removed.is_some() || floor <= RecordNumber::FIRST {
+            return Ok(removed);
         }
-        let packs = self.packs_below(floor).await?;
+        let packs = self.packs_below(floor, listing.packs).await?;
         let mut parts = Vec::new();
         let own = self.snapshots.upload();
-        for name in self.once.list(names::PARTS).await? {
+        for name in listed {
             let Some((upload, _)) = names::parse_part(&name) else { continue };
             let is_needed = uploads.contains(&upload) && !is_planted(Fault::PartsDropped);
             if upload.begun < floor && !is_needed && own != Some(upload) {
@@ -204,21 +215,65 @@ impl Sidecar {
             }
         }
         self.retention.begin(packs, parts);
-        Ok(())
+        Ok(None)
+    }
+
+    /// Records, packs and parts.
+    async fn list_all(&self) -> Result<(Listing, BTreeSet<String>)> {
+        let listing = Listing::make(&self.once).await?;
+        let parts = self.once.list(names::PARTS).await?;
+        Ok((listing, parts.into_iter().collect()))
+    }
+
+    /// Looks whether all is listed without which the newest record cannot be restored: parts of the newest snapshot,
+    /// where a snapshot with all pages takes their place; and records behind it, the first of which is returned.
+    async fn look_for_lost(
+        &mut self,
+        known: &[(RecordNumber, SnapshotRef)],
+        listing: &Listing,
+        parts: &BTreeSet<String>,
+    ) -> Result<Option<RecordNumber>> {
+        let tip = &self.writer.tip;
+        let newest = known.last().filter(|(number, _)| *number == tip.snapshot);
+        let Some((number, newest)) = newest.filter(|_| self.is_restorable()) else {
+            return Ok(None);
+        };
+        let missing = listing.missing_surely(&self.once, newest.first).await?;
+        // Behind another writer's record this one is fenced.
+        if let Some((first, _)) = missing.first().filter(|_| listing.highest() == tip.number) {
+            return Ok(Some(*first));
+        }
+        let known: BTreeMap<_, _> = known.iter().cloned().collect();
+        let lineage = lineage(&known, *number).unwrap_or_default();
+        let lost: usize = lineage.iter().map(|(_, of)| of.parts.missing_in(parts)).sum();
+        if lost > 0 || lineage.is_empty() {
+            let all: usize = lineage.iter().map(|(_, of)| of.parts.each.len()).sum();
+            self.snapshots.need_whole(match lost {
+                0 => format!("a record that the snapshot in record {number} builds on is missing or damaged at the place"),
+                lost => format!(
+                    "{lost} of {all} parts of the snapshot in record {number} were removed from the place, by a rule of the \
+                     bucket or by hand"
+                ),
+            });
+            self.note_restorable();
+        }
+        Ok(None)
     }
 
     /// Packs below the floor, each behind what it covers in `chain/` but for OPENs.
-    async fn packs_below(&self, floor: RecordNumber) -> Result<Vec<Vec<String>>> {
-        let mut packs: Vec<_> = self.once.list(names::PACKS).await?;
-        packs.sort_unstable();
+    async fn packs_below(
+        &self,
+        floor: RecordNumber,
+        packs: Vec<Stretch>,
+    ) -> Result<Vec<Vec<String>>> {
         let mut groups = Vec::new();
         let mut folder = None;
         let mut there = BTreeSet::new();
-        for name in packs {
-            let Some((first, last)) = names::parse_pack(&name) else { continue };
+        for (first, last) in packs {
             if last >= floor {
                 continue;
             }
+            let name = names::pack(first, last);
             for of in names::folder_of(first)..=names::folder_of(last) {
                 if folder.replace(of) != Some(of) {
                     let found = self.once.list(&names::folder(of)).await?;

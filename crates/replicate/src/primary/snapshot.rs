@@ -15,7 +15,7 @@ use super::copying::Copying;
 use super::tracks::Tracks;
 use super::{Retry, Settings};
 use crate::fault::{Fault, is_planted};
-use crate::ids::{Generation, Position, Salt};
+use crate::ids::{Generation, Position, RecordNumber, Salt};
 use crate::names::Upload;
 use crate::record::{Header, Item, Parts, Record, SnapshotRef};
 use crate::shelf::Draft;
@@ -27,6 +27,8 @@ pub struct Snapshots {
     /// It has to have all pages: something of the chain was removed, so what it would change may be
     /// gone as well.
     is_whole_needed: bool,
+    /// What the place has lost of the newest one.
+    lost: Option<String>,
     newest_ms: Option<u64>,
     /// The base that it has.
     newest_base: Option<(Salt, Generation)>,
@@ -49,6 +51,7 @@ impl Snapshots {
         Snapshots {
             is_needed: is_upgraded || !is_usable,
             is_whole_needed: has_hole,
+            lost: None,
             newest_ms: None,
             newest_base: None,
             log_bytes: 0,
@@ -63,6 +66,19 @@ impl Snapshots {
     pub(super) fn need_anew(&mut self) {
         self.is_needed = true;
         self.copying = None;
+    }
+
+    /// What the newest one has, or one that it changes, is not at the place any more: one with all pages is due.
+    pub(super) fn need_whole(&mut self, lost: String) {
+        if self.lost.is_none() {
+            (self.is_needed, self.is_whole_needed, self.lost) = (true, true, Some(lost));
+            self.copying.take_if(|copying| copying.parent != RecordNumber::NONE);
+        }
+    }
+
+    /// What the place has lost of the newest one, if it has.
+    pub(super) fn lost(&self) -> Option<&str> {
+        self.lost.as_deref()
     }
 
     /// An exclusive transaction has changed pages: a restore should not need to make its base by
@@ -90,7 +106,7 @@ impl Snapshots {
                     self.base_bytes =
                         u64::from(snapshot.page_bytes) * u64::from(snapshot.page_count);
                     self.log_bytes = 0;
-                    self.is_whole_needed = false;
+                    (self.is_whole_needed, self.lost) = (false, None);
                     if let Some(draft) = self.draft.take() {
                         // Without them the next one is whole.
                         let _ = draft.put();

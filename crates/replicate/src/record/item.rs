@@ -57,11 +57,13 @@
 //!          32  each              stored length u32, raw length u32, SHA-256 32
 //! ```
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 
 use super::wire::{Reader, Writer};
 use crate::ids::{CommitTs, Generation, Hash, Instance, Lsn, Nonce, RecordNumber, Salt};
-use crate::names::Upload;
+use crate::names::{self, Upload};
 
 /// Bytes of an item before its content.
 pub const ITEM_HEADER_BYTES: usize = 8;
@@ -224,6 +226,14 @@ pub struct Parts {
     pub upload: Upload,
     /// What is in each.
     pub each: Vec<Part>,
+}
+
+impl Parts {
+    /// How many of them are not among these names.
+    pub fn missing_in(&self, there: &BTreeSet<String>) -> usize {
+        let is_missing = |index: &usize| !there.contains(&names::part(self.upload, *index as u32));
+        (0..self.each.len()).filter(is_missing).count()
+    }
 }
 
 /// One object with pages.

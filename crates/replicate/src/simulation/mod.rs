@@ -9,9 +9,11 @@
 //! | [`database`] | a base, a log, merges, exclusive transactions, sessions |
 //! | [`primary`] | a database as a sidecar reads it |
 //! | [`shelf`] | what a sidecar keeps on its machine |
+//! | [`sidecar`] | a sidecar that is watched |
 //! | [`replica`] | a database that a chain is applied to |
 //! | [`oracle`] | what is true, and what was found not to be |
 //! | [`stage`] | a quiet world, for tests of one thing each |
+//! | [`restored`] | what a restore says of itself |
 //! | [`run`] | a run of all of it, and the checks behind it |
 //!
 //! What may stop at any moment is a task: an `async` function that is polled by the run alone. Each
@@ -23,8 +25,10 @@ pub mod objects;
 pub mod oracle;
 pub mod primary;
 pub mod replica;
+pub mod restored;
 pub mod run;
 pub mod shelf;
+pub mod sidecar;
 pub mod stage;
 pub mod time;
 
@@ -32,6 +36,8 @@ pub mod time;
 mod changes;
 #[cfg(test)]
 mod failures;
+#[cfg(test)]
+mod losses;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -88,6 +88,11 @@ impl Oracle {
         self.is_damaged.set(true);
     }
 
+    /// True if objects are damaged by nobody's fault.
+    pub fn is_damaged(&self) -> bool {
+        self.is_damaged.get()
+    }
+
     /// Notes that a writer did what it must not.
     pub fn violate_by_writer(&self, what: String) {
         if !self.is_damaged.get() {

@@ -16,10 +16,11 @@ use super::oracle::Oracle;
 use super::primary::{Database, Primary};
 use super::replica::{Disk, Replica};
 use super::time::{TaskClock, Time};
+use super::{restored, sidecar};
 use crate::error::{Error, Result};
 use crate::follower::{self, Follower};
-use crate::ids::{CommitTs, Instance, Position, RecordNumber};
-use crate::primary::{Settings, Sidecar};
+use crate::ids::{Instance, Position, RecordNumber};
+use crate::primary::Settings;
 use crate::record::{Body, Follows, Header, Item, PageSet, Record};
 use crate::restore::{Restored, Stop, restore};
 use crate::world::{Patience, Random as _, World};
@@ -227,8 +228,10 @@ impl Run {
         let world = self.world(&clock, Patience::Endless);
         self.sidecars += 1;
         let source = Primary::new(&self.databases[of], self.sidecars, &self.told);
+        let oracle = Rc::clone(&self.oracle);
         let future = async move {
-            let Err(error) = Sidecar::run(world, Box::new(source), settings(take_over)).await;
+            let source = Box::new(source);
+            let Err(error) = sidecar::run(world, source, settings(take_over), oracle).await;
             Err(error)
         };
         self.tasks.push(Task { kind: Kind::Sidecar(of), clock, future: Box::pin(future) });
@@ -269,11 +272,11 @@ impl Run {
         };
         let (oracle, restores) = (Rc::clone(&self.oracle), Rc::clone(&self.restores));
         let (disk, target) = self.scratch();
-        let is_damaged = self.is_damaged();
+        let (is_damaged, objects) = (self.is_damaged(), Rc::clone(&self.objects));
         let future = async move {
             match restore(&world, Box::new(target), stop, "simulated", &mut |_| {}).await {
                 Ok((restored, _)) => {
-                    check_restored(&oracle, stop, &restored, &disk.borrow());
+                    restored::check(&oracle, stop, &restored, &disk.borrow(), &objects);
                     restores.set(restores.get() + 1);
                 }
                 Err(error) if is_damaged || may_meet(&error) => {}
@@ -550,23 +553,6 @@ fn may_meet(error: &Error) -> bool {
     )
 }
 
-fn check_restored(oracle: &Oracle, stop: Stop, restored: &Restored, disk: &Disk) {
-    let who = format!("a restore to {stop:?}, record {}", restored.record);
-    let mut there = disk.position();
-    if there.commit == CommitTs(0) {
-        // A base has no number; the record that names it may have one.
-        there.commit = restored.position.commit;
-    }
-    if restored.position != there {
-        oracle.violate(format!("{who} says {:?}, and is elsewhere", restored.position));
-    }
-    let (rows, pages) = disk.digests();
-    let is_whole = disk.applied().is_some_and(|applied| applied.number >= applied.as_of);
-    if is_whole {
-        oracle.check(&who, &disk.position(), rows, Some(pages).filter(|_| !restored.differs));
-    }
-}
-
 /// The checks behind a run.
 impl Run {
     fn finish(&mut self) -> std::result::Result<(), String> {
@@ -672,7 +658,7 @@ impl Run {
         let (disk, target) = self.scratch();
         let (restored, _) =
             self.block(&clock, restore(&world, Box::new(target), stop, "simulated", &mut |_| {}))?;
-        check_restored(&self.oracle, stop, &restored, &disk.borrow());
+        restored::check(&self.oracle, stop, &restored, &disk.borrow(), &self.objects);
         self.restores.set(self.restores.get() + 1);
         Ok(restored)
     }

@@ -42,7 +42,7 @@ fn first_seed(fault: Fault) -> u64 {
     match fault {
         Fault::StrayUnseen => 69,
         Fault::HashUnread => 2743,
-        Fault::PartsDropped => 218,
+        Fault::PartsDropped => 73,
         Fault::SaltUnread => 61,
         _ => 1,
     }

@@ -74,7 +74,8 @@ pub fn open(url: &str, missing: Missing) -> Result<Objects, String> {
                     .map_err(|e| format!("cannot create {}: {e}", folder.display()))?,
                 Missing::Refuse if is_missing() => {
                     return Err(format!(
-                        "there is no folder {}: check its name, or begin a replica there with plait replicate",
+                        "there is no folder {}: check its name, and that its disk is mounted; or begin a \
+                         replica there with plait replicate",
                         folder.display()
                     ));
                 }

@@ -184,15 +184,15 @@ fn a_restore_to_a_full_disk_leaves_nothing_and_says_so() {
     assert!(rows == stage.rows(), "other rows");
 }
 
-/// Compiles what lets reads fail; `None` without a compiler.
-fn preloaded(folder: &Path) -> Option<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/living/unreadable.c");
-    let library = folder.join("unreadable.so");
+/// Compiles what lets calls fail, or wait; `None` without a compiler.
+fn preloaded(folder: &Path, name: &str) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/living/{name}.c"));
+    let library = folder.join(format!("{name}.so"));
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).arg("-ldl");
     let is_made = compiler.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
     if !is_made {
-        eprintln!("skipped: no compiler for what lets reads fail");
+        eprintln!("skipped: no compiler for what lets calls fail");
     }
     is_made.then_some(library)
 }
@@ -200,7 +200,7 @@ fn preloaded(folder: &Path) -> Option<PathBuf> {
 #[test]
 fn reads_that_fail_cost_time_or_a_new_start_and_nothing_that_was_committed() {
     let stage = Stage::new();
-    let Some(library) = preloaded(stage.folder.path()) else { return };
+    let Some(library) = preloaded(stage.folder.path(), "unreadable") else { return };
     stage.execute(FILL);
     let keeper = open(&stage.database);
     keeper.query("SELECT count(*) FROM plait_status").expect("it is asked");
@@ -233,5 +233,32 @@ fn reads_that_fail_cost_time_or_a_new_start_and_nothing_that_was_committed() {
             stage.agrees();
             assert_eq!(sound.terminated(), 0);
         }
+    }
+}
+
+#[test]
+fn what_begins_at_a_place_that_does_not_answer_ends_when_it_is_told() {
+    let stage = Stage::new();
+    let Some(library) = preloaded(stage.folder.path(), "silent") else { return };
+    let place = stage.folder.path().join("dead-mount");
+    for (role, code) in [("run", 1), ("follow", 0)] {
+        let log = stage.folder.path().join("said");
+        let said = std::fs::File::create(&log).expect("a file");
+        let text = || std::fs::read_to_string(&log).expect("it is read");
+        let database = match role {
+            "run" => stage.database.clone(),
+            _ => stage.folder.path().join("replica.db"),
+        };
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+        command.env("LD_PRELOAD", &library).env("SILENT", "dead-mount");
+        command.arg(role).arg(&place).arg(&database).stdout(Stdio::null()).stderr(said);
+        let process = Process::of(command.spawn().expect("a process"));
+        let begun = Instant::now();
+        while !text().contains("it is waited for") {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{role}: {}", text());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(text().contains("a call does not answer\n"), "{}", text());
+        assert_eq!(process.terminated(), code, "{role}: {}", text());
     }
 }

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use crate::following::{
-    LOCK, PATIENCE, agrees, begun, beside, follower, is_told_nothing, nap, replica,
-};
 #[cfg(feature = "crash-points")]
-use crate::following::{is_told, mark};
+use crate::following::mark;
+use crate::following::{
+    LOCK, PATIENCE, agrees, begun, beside, follower, is_told, is_told_nothing, nap, replica,
+};
 use crate::model::rows_of;
 use crate::processes::Process;
 #[cfg(feature = "crash-points")]
@@ -53,6 +53,38 @@ fn a_record_that_was_announced_and_is_gone_is_missed_aloud() {
     agrees(&stage);
     is_told_nothing(&stage);
     assert_eq!(second.terminated(), 0);
+}
+
+#[test]
+fn a_place_that_is_behind_its_replica_is_said_to_be_put_back() {
+    let (stage, sidecar) = begun();
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+    let [earlier, later] = ["earlier", "later"].map(|name| stage.folder.path().join(name));
+    let copied = std::process::Command::new("cp").arg("-a").arg(&stage.url).arg(&earlier).status();
+    assert!(copied.is_ok_and(|status| status.success()));
+    let sidecar = stage.sidecar(&[]);
+    stage.execute("INSERT INTO t VALUES(3, 'behind the copy')");
+    stage.agrees();
+    let first = follower(&stage);
+    agrees(&stage);
+    assert_eq!((sidecar.terminated(), first.terminated()), (0, 0));
+    std::fs::rename(&stage.url, &later).expect("it goes");
+    std::fs::rename(&earlier, &stage.url).expect("it comes back");
+    let second = follower(&stage);
+    is_told(&stage, "the place was put back to an earlier state");
+    assert_eq!(second.terminated(), 0);
+    // And one that is empty, as below a disk that is not mounted, is told apart from one that never was.
+    std::fs::rename(&stage.url, &earlier).expect("it goes");
+    std::fs::create_dir(&stage.url).expect("a folder");
+    let third = follower(&stage);
+    is_told(&stage, "no replica is at the place any more");
+    std::fs::remove_dir(&stage.url).expect("it is empty");
+    is_told(&stage, "there is no folder ");
+    std::fs::rename(&later, &stage.url).expect("it comes back");
+    agrees(&stage);
+    is_told_nothing(&stage);
+    assert_eq!(third.terminated(), 0);
 }
 
 // holds TRAIL-2

@@ -59,7 +59,10 @@ fn a_follower_that_lost_its_lock_behind_its_last_look_takes_nothing_back() {
     stage.execute("UPDATE t SET v = 'old' WHERE id = 10");
     stage.agrees();
     // It has looked at its lock, and is about to commit.
-    let stalled = Process::follower_stopped(&stage.url, &replica(&stage), "follower.announced");
+    let log = stage.folder.path().join("said");
+    let said = std::fs::File::create(&log).expect("a file");
+    let stalled =
+        Process::follower_stopped(&stage.url, &replica(&stage), "follower.announced", said);
     let begun = Instant::now();
     while !stalled.is_stopped() {
         assert!(begun.elapsed() < PATIENCE, "it does not come so far");
@@ -71,6 +74,9 @@ fn a_follower_that_lost_its_lock_behind_its_last_look_takes_nothing_back() {
     agrees(&stage);
     stalled.signal(rustix::process::Signal::CONT);
     assert_eq!(stalled.ended().code(), Some(2), "another one may have it");
+    let said = std::fs::read_to_string(&log).expect("it is read");
+    let is_one = said.matches("plait-replicate: ").count() == 1;
+    assert!(is_one && said.contains("lock was removed while "), "{said}");
     assert_eq!(rows_of(&replica(&stage)), stage.rows(), "readers have seen it");
     stage.execute("UPDATE t SET v = 'newest' WHERE id = 11");
     agrees(&stage);

@@ -77,7 +77,11 @@ fn a_folder_that_is_moved_away_is_missed_and_not_made_anew() {
     keeper.execute("INSERT INTO t VALUES(3, 'meanwhile')").expect("it commits");
     let begun = Instant::now();
     let missed = format!("the store is not there: there is no folder {}", stage.url.display());
-    assert!(trouble(&stage).contains(&missed), "{}", trouble(&stage));
+    let said = trouble(&stage);
+    assert!(
+        said.contains(&missed) && said.ends_with("tried again, after 10 seconds at most"),
+        "{said}"
+    );
     assert!(begun.elapsed().as_secs() < 8, "before it would have looked for its place");
     // Nor by a new start in this session.
     sidecar.kill();
@@ -359,6 +363,14 @@ fn what_can_be_no_replica_is_refused_with_what_to_do() {
     assert!(said.contains("a symbolic link to what is not there"), "{said}");
     let said = says(&[Path::new("replicas"), &stage.folder.path().join("nope")], 1);
     assert!(said.contains("there is no folder ") && said.contains("check its name"), "{said}");
+    assert!(said.contains("that its disk is mounted"), "{said}");
+    let empty = stage.folder.path().join("empty");
+    std::fs::create_dir(&empty).expect("a folder");
+    let said = says(&[Path::new("replicas"), &empty], 1);
+    assert!(
+        said.contains("there is no replica at this place") && said.contains("is mounted"),
+        "{said}"
+    );
     // Nothing is at the place yet: that is said at once, and waited for.
     let waits = follower(&stage);
     is_told(&stage, "no replica at this place: check the URL");
@@ -368,4 +380,32 @@ fn what_can_be_no_replica_is_refused_with_what_to_do() {
     is_told_nothing(&stage);
     assert_eq!(waits.terminated(), 0);
     assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn parts_that_were_removed_are_listed_as_missing_and_made_up_for_by_the_next_start() {
+    let (stage, sidecar) = begun();
+    let keeper = open(&stage.database);
+    keeper.query("SELECT count(*) FROM plait_status").expect("it is asked");
+    let first = stage.agrees().snapshot;
+    assert_eq!(sidecar.terminated(), 0);
+    let list = || {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+        let output = command.arg("replicas").arg(&stage.url).output().expect("it runs");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let said = list();
+    assert!(said.contains(" to the newest\n") && !said.contains("missing"), "{said}");
+    std::fs::remove_dir_all(stage.url.join("part")).expect("it is there");
+    let said = list();
+    for part in
+        ["nothing can be restored: ", "; parts missing: 1 of 1", "bring back what was removed"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let sidecar = stage.sidecar(&[]);
+    assert!(stage.agrees().snapshot > first, "from another one");
+    assert_eq!(sidecar.terminated(), 0);
+    let said = list();
+    assert!(said.contains(" to the newest\n") && !said.contains("missing"), "{said}");
 }

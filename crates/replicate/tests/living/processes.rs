@@ -55,11 +55,11 @@ impl Process {
         Process(command.stdout(Stdio::null()).spawn().expect("a process"))
     }
 
-    /// A follower that is stopped at a step of the engine's.
+    /// A follower that is stopped at a step of the engine's; what it says goes into a file.
     #[cfg(feature = "crash-points")]
-    pub fn follower_stopped(url: &Path, database: &Path, at: &str) -> Process {
+    pub fn follower_stopped(url: &Path, database: &Path, at: &str, said: std::fs::File) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
-        command.env("PLAIT_STOP_AT", at);
+        command.env("PLAIT_STOP_AT", at).stderr(said);
         command.arg("follow").arg(url).arg(database).args(["--interval", "20ms"]);
         Process(command.stdout(Stdio::null()).spawn().expect("a process"))
     }

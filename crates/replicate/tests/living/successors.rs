@@ -1,10 +1,11 @@
 //! What takes the place of a primary, and what is said of it.
 
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::following::{PATIENCE, nap};
+use crate::following::{PATIENCE, nap, says};
 use crate::processes::{Process, open};
 use crate::stage::Stage;
 
@@ -71,6 +72,11 @@ fn a_database_that_was_made_anew_with_all_its_files_is_said_to_be_another() {
     }
     assert!(!said.contains("--accept-base"), "{said}");
     drop(kept);
+    // The next start judges it, where the file system tells when a file was made.
+    if std::fs::metadata(&anew.database).is_ok_and(|there| there.created().is_ok()) {
+        let said = says(&[Path::new("run"), &anew.url, &anew.database], 2);
+        assert!(said.contains("it is another database"), "{said}");
+    }
     // As the words have it.
     let taker = anew.sidecar(&["--take-over"]);
     anew.agrees();

@@ -1,0 +1,248 @@
+//! What is removed from a place, or damaged there: who notices it, when, and what is said.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::primary::Database;
+use super::run::settings;
+use super::stage::Stage;
+use super::time::TaskClock;
+use crate::error::{Error, Result};
+use crate::ids::RecordNumber;
+use crate::names;
+use crate::primary::{Settings, Sidecar};
+use crate::replicas::Replicas;
+use crate::restore::Stop;
+use crate::world::Patience;
+
+const SECOND: Duration = Duration::from_secs(1);
+const SWEEP: Duration = Duration::from_secs(600);
+
+type Running = (Sidecar, TaskClock);
+type Shared = Rc<RefCell<Database>>;
+
+/// Settings under which nothing is packed, what is lost is looked for seldom, and one snapshot is taken.
+fn calm() -> Settings {
+    let long = Duration::from_secs(1 << 20);
+    Settings {
+        pack_every: long,
+        pack_bytes: 1 << 30,
+        sweep_every: SWEEP,
+        keep: long,
+        snapshot_every: long,
+        log_bytes_least: 1 << 40,
+        ..settings(false)
+    }
+}
+
+/// Lives for some records, and merges now and then.
+fn live(stage: &Stage, database: &Shared, sidecar: &mut Running, records: u64) -> Result<()> {
+    for round in 0..records {
+        database.borrow_mut().commit(true);
+        if round % 4 == 3 {
+            database.borrow_mut().freeze();
+            database.borrow_mut().merge(true);
+        }
+        stage.work(sidecar, SECOND)?;
+    }
+    Ok(())
+}
+
+fn begun(settings: Settings) -> (Stage, Shared, Running) {
+    let stage = Stage::default();
+    let database = stage.database("alpha");
+    let mut sidecar = stage.open(&database, settings).expect("an empty place");
+    live(&stage, &database, &mut sidecar, 20).expect("a quiet world");
+    (stage, database, sidecar)
+}
+
+fn look(stage: &Stage) -> Replicas {
+    let (world, clock) = stage.world(Patience::Tries(3));
+    stage.block(&clock, Replicas::look(&world)).expect("a chain")
+}
+
+fn spans(found: &Replicas) -> Vec<(u64, u64)> {
+    found.spans.iter().map(|span| (span.from.0, span.to.0)).collect()
+}
+
+fn remove(stage: &Stage, is_it: impl Fn(&str) -> bool) {
+    let names = stage.objects.names();
+    let removed: Vec<_> = names.into_iter().filter(|name| is_it(name)).collect();
+    assert!(!removed.is_empty(), "there are some");
+    removed.iter().for_each(|name| stage.objects.damage(name, None));
+}
+
+/// Spans are what can be restored: each record of them, and none else.
+fn agrees(stage: &Stage, found: &Replicas) {
+    let spans = spans(found);
+    for number in 1..=found.tip.number.0 {
+        let is_in = spans.iter().any(|(from, to)| (*from..=*to).contains(&number));
+        let restored = stage.restore(Stop::Record(RecordNumber(number)));
+        assert_eq!(restored.is_ok(), is_in, "{number} of {spans:?}: {:?}", restored.err());
+    }
+}
+
+/// Lets the sidecar go on until it has looked, and behind that; returns what it has missed.
+fn goes_on(stage: &Stage, database: &Shared, mut sidecar: Running) -> (Running, Option<Error>) {
+    let mut missed = None;
+    let until = stage.time.now() + 2 * SWEEP;
+    while stage.time.now() < until {
+        match live(stage, database, &mut sidecar, 1) {
+            Ok(()) => {}
+            Err(error @ Error::Removed { .. }) => {
+                assert_eq!(missed.replace(error), None, "once");
+                let (inner, clock) = sidecar;
+                let anew = stage.block(&clock, inner.open_anew()).expect("it goes on");
+                sidecar = (anew, clock);
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    (sidecar, missed)
+}
+
+#[test]
+fn parts_that_were_removed_are_told_and_a_snapshot_takes_their_place() {
+    let (stage, database, mut sidecar) = begun(calm());
+    let before = sidecar.0.tip().snapshot;
+    agrees(&stage, &look(&stage));
+    remove(&stage, |name| name.starts_with(names::PARTS));
+    let found = look(&stage);
+    assert!(found.snapshots.iter().all(|snapshot| snapshot.missing_parts == snapshot.parts));
+    assert_eq!(spans(&found), [], "nothing can be restored");
+    agrees(&stage, &found);
+    assert!(sidecar.0.is_restorable(), "it has not looked yet");
+    let world = sidecar.0.world().clone();
+    while world.lost().is_none() {
+        let (inner, clock) = &mut sidecar;
+        stage.block(clock, inner.step()).expect("it ships on");
+        assert!(stage.time.now() < 2 * SWEEP, "it looks");
+    }
+    let lost = world.lost().expect("it is told");
+    assert!(
+        lost.contains(&format!("parts of the snapshot in record {before} were removed")),
+        "{lost}"
+    );
+    assert!(!sidecar.0.is_restorable() && world.unrestorable_since().is_some());
+    live(&stage, &database, &mut sidecar, 20).expect("it ships on");
+    assert_eq!((world.lost(), world.unrestorable_since()), (None, None));
+    let found = look(&stage);
+    assert!(found.snapshots.iter().any(|of| of.record > before && of.is_whole), "with all pages");
+    assert!(found.is_newest_restorable());
+    agrees(&stage, &found);
+    assert_eq!(stage.oracle.violation(), None);
+}
+
+#[test]
+fn a_record_that_was_removed_before_it_is_in_a_pack_comes_back_with_that() {
+    let (stage, database, sidecar) = begun(calm());
+    let gone = RecordNumber(sidecar.0.tip().number.0 / 2 + 4);
+    remove(&stage, |name| name == names::record(gone));
+    let found = look(&stage);
+    assert_eq!(found.missing, [(gone, gone)]);
+    assert!(!found.is_newest_restorable());
+    agrees(&stage, &found);
+    let (sidecar, missed) = goes_on(&stage, &database, sidecar);
+    assert_eq!(missed, None);
+    let (restored, _) = stage.restore(Stop::Newest).expect("it is in a pack");
+    assert_eq!(restored.record, sidecar.0.tip().number);
+    assert_eq!(stage.oracle.violation(), None);
+}
+
+/// Settings under which all is packed at once.
+fn packs() -> Settings {
+    Settings { pack_every: SECOND, pack_records: 4, ..calm() }
+}
+
+/// Removes a pack in the middle, and returns what it had.
+fn remove_pack(stage: &Stage) -> (RecordNumber, RecordNumber) {
+    let listed = stage.objects.names_with(names::PACKS);
+    let pack = listed[listed.len() - 2].clone();
+    remove(stage, |name| name == pack);
+    names::parse_pack(&pack).expect("a pack")
+}
+
+#[test]
+fn a_pack_that_was_removed_is_missed_and_led_over_by_a_break_and_a_snapshot() {
+    let (stage, database, sidecar) = begun(packs());
+    let tip = sidecar.0.tip().number;
+    let gone = remove_pack(&stage);
+    let found = look(&stage);
+    assert_eq!(found.missing, [gone]);
+    assert!(!found.is_newest_restorable());
+    agrees(&stage, &found);
+    let (sidecar, missed) = goes_on(&stage, &database, sidecar);
+    let missed = missed.expect("it has looked");
+    assert!(matches!(missed, Error::Removed { number, .. } if number == gone.0), "{missed}");
+    let header = sidecar.0.tip();
+    assert!(header.broken > tip && header.snapshot > header.broken, "{header:?}");
+    let found = look(&stage);
+    assert!(found.is_newest_restorable() && found.spans.len() == 2, "{:?}", found.spans);
+    stage.restore(Stop::Newest).expect("from the new snapshot");
+    stage.restore(Stop::Record(gone.0.before())).expect("from the first one");
+    assert_eq!(stage.oracle.violation(), None);
+}
+
+#[test]
+fn a_start_leads_over_what_was_removed_before_it() {
+    let (stage, database, sidecar) = begun(packs());
+    drop(sidecar);
+    remove_pack(&stage);
+    let mut sidecar = stage.open(&database, packs()).expect("the same database");
+    assert_eq!(sidecar.0.tip().broken, sidecar.0.tip().number);
+    live(&stage, &database, &mut sidecar, 12).expect("a quiet world");
+    stage.restore(Stop::Newest).expect("from the new snapshot");
+    // And another start goes on where that was.
+    drop(sidecar);
+    let again = stage.open(&database, packs()).expect("the same database");
+    assert!(again.0.tip().broken < again.0.tip().number);
+    assert_eq!(stage.oracle.violation(), None);
+}
+
+#[test]
+fn a_sidecar_that_leads_over_a_hole_takes_over_from_nobody() {
+    let (stage, database, sidecar) = begun(calm());
+    let second = stage.open(&database, calm()).expect("it takes over");
+    let (first, clock) = sidecar;
+    let refused = stage.block(&clock, first.open_anew()).err();
+    assert!(matches!(refused, Some(Error::Fenced { .. })), "{refused:?}");
+    drop(second);
+}
+
+#[test]
+fn the_record_of_the_only_snapshot_is_named_where_it_is_damaged() {
+    let (stage, database, sidecar) = begun(calm());
+    let only = sidecar.0.tip().snapshot;
+    let name = names::record(only);
+    let mut bytes = stage.objects.object(&name).expect("it is there").to_vec();
+    *bytes.last_mut().expect("a record has bytes") ^= 1;
+    stage.objects.damage(&name, Some(bytes.into()));
+    for stop in [Stop::Newest, Stop::Record(only), Stop::Time(stage.time.wall_ms())] {
+        let text = stage.restore(stop).map(drop).expect_err("there is none").to_string();
+        assert!(text.contains(&format!("record {only} ({name}) is damaged")), "{text}");
+        assert!(!text.contains("complete yet") && !text.contains("--record "), "{text}");
+    }
+    let found = look(&stage);
+    assert!(matches!(found.unread[..], [Error::Record { number, .. }] if number == only));
+    assert_eq!(spans(&found), []);
+    drop(sidecar);
+    let mut sidecar = stage.open(&database, calm()).expect("the same database");
+    live(&stage, &database, &mut sidecar, 12).expect("a quiet world");
+    stage.restore(Stop::Newest).expect("from a new snapshot");
+    assert_eq!(stage.oracle.violation(), None);
+}
+
+#[test]
+fn no_record_before_the_first_is_named() {
+    let (stage, _, _sidecar) = begun(calm());
+    let name = names::record(RecordNumber::FIRST);
+    let mut bytes = stage.objects.object(&name).expect("it is there").to_vec();
+    *bytes.last_mut().expect("a record has bytes") ^= 1;
+    stage.objects.damage(&name, Some(bytes.into()));
+    let texts = [Stop::Record(RecordNumber::FIRST), Stop::Record(RecordNumber(2))]
+        .map(|stop| stage.restore(stop).err().map(|error| error.to_string()));
+    for text in texts.into_iter().flatten() {
+        assert!(!text.contains("--record 0"), "{text}");
+    }
+}
