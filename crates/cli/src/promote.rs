@@ -69,7 +69,10 @@ pub fn run(args: &PromoteArgs) -> Result<u8> {
     ended.and_then(|()| plait_sqlite::heed_mark(&path)).map_err(|why| {
         Failure::new(
             format!("{shown} follows nothing any more, and still cannot be written: {why}"),
-            format!("run `plait promote {}` again", quoted(&args.file)),
+            format!(
+                "end a follower that still runs for it, which may be putting a copy into it, then run `plait promote {}` again",
+                quoted(&args.file)
+            ),
         )
     })?;
     // Nobody looks for it without the mark.

@@ -31,7 +31,7 @@ mod programs;
 mod shell;
 mod stock;
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -128,9 +128,21 @@ pub fn link_with_threads(cargo: Command, made: &Path, target: &Path) -> Result<P
     library::build_with_thread_sanitizer(&context, cargo, made, target)
 }
 
+/// Waits until no other process builds in this folder: two would mix what they make. Whoever holds the file builds.
+fn turn(cache: &Path) -> Result<File> {
+    fs::create_dir_all(cache)?;
+    let lock = File::create(cache.join("lock"))?;
+    if let Err(TryLockError::WouldBlock) = lock.try_lock() {
+        eprintln!("     Waiting for another build in {}", cache.display());
+        lock.lock()?;
+    }
+    Ok(lock)
+}
+
 /// Builds what is asked for into `out`.
 pub fn run(out: &Path, request: Request) -> Result<()> {
     let context = context(out, &request)?;
+    let _turn = turn(&context.cache)?;
     if request.stock_only {
         return stock::build(&context, shell::Editing::WhereFound).map(drop);
     }

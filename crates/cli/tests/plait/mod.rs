@@ -5,6 +5,7 @@
 #![allow(dead_code, missing_docs, reason = "each test program uses a part of it")]
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
@@ -59,7 +60,18 @@ pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plait"));
     command.args(args).stdin(Stdio::null());
     command.env_remove("PLAIT_LIB").env_remove("PLAIT_STOCK_LIB").env_remove("NO_COLOR");
+    // SAFETY: it calls nothing but signal(), which is allowed between fork and exec.
+    unsafe { command.pre_exec(heed_signals) };
     command
+}
+
+/// A test that a shell has begun in the background ignores SIGINT, one of nohup SIGHUP, and a child inherits that.
+fn heed_signals() -> std::io::Result<()> {
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
+        // SAFETY: the default action is no function of ours.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    Ok(())
 }
 
 pub fn finish(command: &mut Command) -> Ran {

@@ -87,8 +87,8 @@ impl Listing {
         missing
     }
 
-    /// The same, of what was listed again: what goes into a pack during a list may be missing in it. Asks for nothing
-    /// where nothing is missing.
+    /// The same, of what was listed again: what goes into a pack during a list may be missing in it. A stretch whose first
+    /// record can be read is not missing, but left out of an old list. Asks for nothing where nothing is missing.
     ///
     /// # Errors
     /// The store's.
@@ -107,7 +107,13 @@ impl Listing {
             let found = world.list(&names::folder(folder)).await?;
             again.loose.extend(found.iter().filter_map(|name| names::parse_record(name)));
         }
-        Ok(common(&missing, &again.missing(first)))
+        let mut surely = Vec::new();
+        for stretch in common(&missing, &again.missing(first)) {
+            if world.get(&names::record(stretch.0)).await?.is_none() {
+                surely.push(stretch);
+            }
+        }
+        Ok(surely)
     }
 
     /// The first number behind the packs that is missing below the highest.

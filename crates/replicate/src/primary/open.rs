@@ -153,12 +153,9 @@ fn refuse_all_but(own: RecordNumber, tip: Option<&Tip>) -> Result<()> {
 /// missing or damaged.
 async fn has_lost(world: &World, tip: &Tip) -> Result<bool> {
     let header = &tip.record.header;
-    if tip.hole.is_some() {
-        return Ok(true);
-    }
     if header.snapshot <= header.broken {
         // It waits for one in any case.
-        return Ok(false);
+        return Ok(tip.hole.is_some());
     }
     let mut reader = Reader::with(world, tip.listing.clone());
     match snapshots::read(&mut reader, header.snapshot, header.chain).await? {

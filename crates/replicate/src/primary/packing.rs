@@ -31,6 +31,8 @@ pub struct Packing {
     last: Duration,
     /// A pack that is being made.
     making: Option<Making>,
+    /// A record was removed from `chain/` that the next pack brings back: that is due at once.
+    is_urgent: bool,
     /// Records that a pack has.
     to_delete: VecDeque<RecordNumber>,
     /// Deletions that have failed in a row.
@@ -54,6 +56,7 @@ impl Packing {
             bytes: 0,
             last: now,
             making: None,
+            is_urgent: false,
             to_delete: VecDeque::new(),
             failures: 0,
             refused_until: Duration::ZERO,
@@ -79,12 +82,21 @@ impl Packing {
         self.ready.insert(record.header.number, packed);
     }
 
+    /// True for a record that a pack will have, whatever becomes of it in `chain/`; one is due then.
+    pub(super) fn brings_back(&mut self, number: RecordNumber) -> bool {
+        let has = self.ready.get(&number).is_some_and(|packed| packed.bytes.is_some());
+        self.is_urgent |= has;
+        has
+    }
+
     /// The last record that a pack may have now; none if no pack is due.
     fn due(&self, tip: RecordNumber, now: Duration, settings: &Settings) -> RecordNumber {
         let last = tip.before().min(RecordNumber(self.from.0 + RECORDS_MAX - 1));
         let is_full = self.bytes >= settings.pack_bytes || last.0 + 1 == self.from.0 + RECORDS_MAX;
         let is_many = last.0 + 1 >= self.from.0 + settings.pack_records;
-        let is_due = is_full || is_many && now.saturating_sub(self.last) >= settings.pack_every;
+        let is_due = self.is_urgent
+            || is_full
+            || is_many && now.saturating_sub(self.last) >= settings.pack_every;
         // A pack of one record would spare nobody anything.
         if is_due && last > self.from { last } else { RecordNumber::NONE }
     }
@@ -186,6 +198,7 @@ impl Sidecar {
         }
         self.delete_packed(last);
         self.packing.making = None;
+        self.packing.is_urgent = false;
         self.packing.last = self.world.clock().now();
         self.packing.ready.retain(|number, _| *number > last);
         let kept = self.packing.ready.values().filter_map(|packed| packed.bytes.as_ref());

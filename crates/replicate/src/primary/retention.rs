@@ -117,10 +117,22 @@ fn side_of(name: &str) -> usize {
 }
 
 /// Splits snapshots, ascending, into what goes and what is kept for a window that begins at
-/// `since_ms`: the newest before it, all behind it, and the parents of these.
-fn kept(known: &[(RecordNumber, SnapshotRef)], since_ms: u64) -> Vec<(RecordNumber, SnapshotRef)> {
-    let is_before = |(_, snapshot): &(RecordNumber, SnapshotRef)| snapshot.taken_ms <= since_ms;
-    let newest_before = known.iter().rposition(is_before).unwrap_or(0);
+/// `since_ms`: the newest before it of which no part is missing among those listed, all behind it, and
+/// the parents of these.
+fn kept(
+    known: &[(RecordNumber, SnapshotRef)],
+    since_ms: u64,
+    parts: &BTreeSet<String>,
+) -> Vec<(RecordNumber, SnapshotRef)> {
+    let by_number: BTreeMap<_, _> = known.iter().cloned().collect();
+    let is_whole = |number| {
+        lineage(&by_number, number)
+            .is_some_and(|all| all.iter().all(|(_, of)| of.parts.missing_in(parts) == 0))
+    };
+    let leads_in = |(number, snapshot): &(RecordNumber, SnapshotRef)| {
+        snapshot.taken_ms <= since_ms && is_whole(*number)
+    };
+    let newest_before = known.iter().rposition(leads_in).unwrap_or(0);
     let mut numbers: BTreeSet<RecordNumber> =
         known[newest_before..].iter().map(|(number, _)| *number).collect();
     for (number, snapshot) in known.iter().rev() {
@@ -187,9 +199,17 @@ impl Sidecar {
         if let Some((_, newest)) = known.last() {
             self.snapshots.learn(newest);
         }
+        self.tracks.forget_below(self.snapshots.least(self.flow.position.base));
+        let (listing, listed) = self.list_all().await?;
+        let removed = self.look_for_lost(&known, &listing, &listed).await?;
+        if removed.is_some() || !self.is_restorable() {
+            // What would go may be all that can be restored, until the next snapshot is complete.
+            self.retention.known = Some(known);
+            return Ok(removed);
+        }
         let keep_ms = self.settings.keep.as_millis() as u64;
         let since_ms = self.world.clock().wall_ms().saturating_sub(keep_ms);
-        let mut known = kept(&known, since_ms);
+        let mut known = kept(&known, since_ms, &listed);
         if is_planted(Fault::FloorHigh) && known.len() > 1 {
             known.drain(..known.len() - 1);
         }
@@ -197,12 +217,9 @@ impl Sidecar {
         let floor = floor.unwrap_or(RecordNumber::NONE);
         let uploads: BTreeSet<Upload> =
             known.iter().map(|(_, snapshot)| snapshot.parts.upload).collect();
-        self.tracks.forget_below(self.snapshots.least(self.flow.position.base));
-        let (listing, listed) = self.list_all().await?;
-        let removed = self.look_for_lost(&known, &listing, &listed).await?;
         self.retention.known = Some(known);
-        if removed.is_some() || floor <= RecordNumber::FIRST {
-            return Ok(removed);
+        if floor <= RecordNumber::FIRST {
+            return Ok(None);
         }
         let packs = self.packs_below(floor, listing.packs).await?;
         let mut parts = Vec::new();
@@ -225,8 +242,10 @@ impl Sidecar {
         Ok((listing, parts.into_iter().collect()))
     }
 
-    /// Looks whether all is listed without which the newest record cannot be restored: parts of the newest snapshot,
-    /// where a snapshot with all pages takes their place; and records behind it, the first of which is returned.
+    /// Looks whether all is there without which the newest record cannot be restored: the records and the parts of the
+    /// newest snapshot and of those that it changes, where a snapshot with all pages takes their place; and records behind
+    /// it, the first of which is returned. A list that does not have the newest record tells nothing: it is an old one,
+    /// another writer has gone on, or the place is not mounted. Nor does it of what can be read all the same.
     async fn look_for_lost(
         &mut self,
         known: &[(RecordNumber, SnapshotRef)],
@@ -238,25 +257,38 @@ impl Sidecar {
         let Some((number, newest)) = newest.filter(|_| self.is_restorable()) else {
             return Ok(None);
         };
-        let missing = listing.missing_surely(&self.once, newest.first).await?;
-        // Behind another writer's record this one is fenced.
-        if let Some((first, _)) = missing.first().filter(|_| listing.highest() == tip.number) {
-            return Ok(Some(*first));
+        if listing.highest() != tip.number {
+            return Ok(None);
         }
         let known: BTreeMap<_, _> = known.iter().cloned().collect();
         let lineage = lineage(&known, *number).unwrap_or_default();
-        let lost: usize = lineage.iter().map(|(_, of)| of.parts.missing_in(parts)).sum();
-        if lost > 0 || lineage.is_empty() {
-            let all: usize = lineage.iter().map(|(_, of)| of.parts.each.len()).sum();
-            self.snapshots.need_whole(match lost {
-                0 => format!("a record that the snapshot in record {number} builds on is missing or damaged at the place"),
-                lost => format!(
-                    "{lost} of {all} parts of the snapshot in record {number} were removed from the place, by a rule of the \
-                     bucket or by hand"
-                ),
-            });
-            self.note_restorable();
+        let oldest = lineage.iter().map(|(of, _)| *of).chain([newest.first]).min();
+        let missing = listing.missing_surely(&self.once, oldest.unwrap_or_default()).await?;
+        let numbers = missing.iter().flat_map(|(from, to)| (from.0..=to.0).map(RecordNumber));
+        let gone: BTreeSet<_> = numbers.filter(|of| !self.packing.brings_back(*of)).collect();
+        if let Some(first) = gone.range(newest.first..).next() {
+            return Ok(Some(*first));
         }
+        let lost: Vec<String> =
+            lineage.iter().flat_map(|(_, of)| of.parts.missing_names(parts)).collect();
+        let why = if lineage.is_empty() || lineage.iter().any(|(of, _)| gone.contains(of)) {
+            format!(
+                "a record that the snapshot in record {number} builds on is missing or damaged at the place"
+            )
+        } else if let Some(first) = lost.first()
+            && self.once.try_get(first).await?.is_none()
+        {
+            let all: usize = lineage.iter().map(|(_, of)| of.parts.each.len()).sum();
+            format!(
+                "{} of {all} parts of the snapshot in record {number} were removed from the place, by a rule of the bucket \
+                 or by hand",
+                lost.len()
+            )
+        } else {
+            return Ok(None);
+        };
+        self.snapshots.need_whole(why);
+        self.note_restorable();
         Ok(None)
     }
 

@@ -231,8 +231,13 @@ pub struct Parts {
 impl Parts {
     /// How many of them are not among these names.
     pub fn missing_in(&self, there: &BTreeSet<String>) -> usize {
-        let is_missing = |index: &usize| !there.contains(&names::part(self.upload, *index as u32));
-        (0..self.each.len()).filter(is_missing).count()
+        self.missing_names(there).count()
+    }
+
+    /// Those that are not among these names.
+    pub fn missing_names(&self, there: &BTreeSet<String>) -> impl Iterator<Item = String> {
+        let names = (0..self.each.len()).map(|index| names::part(self.upload, index as u32));
+        names.filter(|name| !there.contains(name))
     }
 }
 

@@ -184,6 +184,85 @@ fn a_pack_that_was_removed_is_missed_and_led_over_by_a_break_and_a_snapshot() {
     assert_eq!(stage.oracle.violation(), None);
 }
 
+/// Lets the sidecar look, with nobody at work; returns what it says is lost.
+fn misses(stage: &Stage, sidecar: &mut Running) -> Option<String> {
+    let until = stage.time.now() + 2 * SWEEP;
+    let (inner, clock) = sidecar;
+    while inner.world().lost().is_none() && stage.time.now() < until {
+        stage.block(clock, inner.step()).expect("it ships on");
+    }
+    inner.world().lost()
+}
+
+#[test]
+fn what_is_old_stays_while_the_newest_snapshot_is_lost() {
+    let keep = SWEEP + SWEEP / 2;
+    let (stage, database, sidecar) = begun(Settings { keep, ..packs() });
+    let (gone, _) = remove_pack(&stage);
+    let (mut sidecar, missed) = goes_on(&stage, &database, sidecar);
+    assert!(missed.is_some() && look(&stage).snapshots.len() == 2);
+    let uploads = stage.objects.names_with(names::PARTS);
+    let uploads = uploads.iter().filter_map(|name| names::parse_part(name));
+    let newest = uploads.map(|(upload, _)| upload).max_by_key(|upload| upload.begun);
+    remove(&stage, |name| names::parse_part(name).map(|(upload, _)| upload) == newest);
+    misses(&stage, &mut sidecar).expect("the window has gone past the lost one");
+    let old = || stage.restore(Stop::Record(gone.before())).map(drop);
+    old().expect("it is all that there is");
+    live(&stage, &database, &mut sidecar, 100).expect("it ships on");
+    old().expect("between it and the newest one nothing else leads into the window");
+    stage.restore(Stop::Newest).expect("from a snapshot with all pages");
+    assert_eq!(stage.oracle.violation(), None);
+}
+
+#[test]
+fn the_record_of_a_snapshot_that_the_newest_one_changes_is_missed() {
+    let stage = Stage::default();
+    let database = stage.database("alpha");
+    database.borrow_mut().exclusive_with(400);
+    let mut sidecar = stage.open(&database, packs()).expect("an empty place");
+    live(&stage, &database, &mut sidecar, 20).expect("a quiet world");
+    database.borrow_mut().need_a_break();
+    live(&stage, &database, &mut sidecar, 20).expect("a quiet world");
+    assert!(look(&stage).snapshots.last().is_some_and(|newest| !newest.is_whole));
+    let parent = look(&stage).snapshots[0].record;
+    let has = |name: &str| {
+        name == names::record(parent)
+            || names::parse_pack(name).is_some_and(|(first, last)| (first..=last).contains(&parent))
+    };
+    remove(&stage, has);
+    let lost = misses(&stage, &mut sidecar).expect("it is missed");
+    assert!(lost.contains("builds on is missing"), "{lost}");
+    live(&stage, &database, &mut sidecar, 20).expect("it ships on");
+    stage.restore(Stop::Newest).expect("from a snapshot with all pages");
+    assert_eq!(stage.oracle.violation(), None);
+}
+
+#[test]
+fn what_a_list_leaves_out_and_can_be_read_is_not_missed() {
+    for hidden in [(|name| name.starts_with(names::PARTS)) as fn(&str) -> bool, |name| {
+        name == names::record(RecordNumber(10))
+    }] {
+        let (stage, database, sidecar) = begun(calm());
+        stage.objects.hide(hidden);
+        let (sidecar, missed) = goes_on(&stage, &database, sidecar);
+        assert_eq!((missed, sidecar.0.world().lost()), (None, None));
+        drop(sidecar);
+        let again = stage.open(&database, calm()).expect("the same database");
+        assert!(again.0.tip().broken < again.0.tip().number, "it goes on where that was");
+        assert_eq!(stage.oracle.violation(), None);
+    }
+}
+
+#[test]
+fn the_pack_that_brings_a_record_back_is_made_at_once() {
+    let (stage, _, mut sidecar) = begun(calm());
+    let gone = RecordNumber(sidecar.0.tip().number.0 / 2 + 4);
+    remove(&stage, |name| name == names::record(gone));
+    assert_eq!(misses(&stage, &mut sidecar), None);
+    stage.restore(Stop::Newest).expect("it is in a pack");
+    assert_eq!(stage.oracle.violation(), None);
+}
+
 #[test]
 fn a_start_leads_over_what_was_removed_before_it() {
     let (stage, database, sidecar) = begun(packs());

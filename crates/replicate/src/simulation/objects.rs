@@ -70,6 +70,8 @@ pub struct Objects {
     calls: Cell<u64>,
     /// Objects that nobody may delete.
     held: RefCell<fn(&str) -> bool>,
+    /// Objects that lists leave out.
+    hidden: RefCell<fn(&str) -> bool>,
     /// Deletions that were refused: an object each.
     refused: RefCell<Vec<String>>,
 }
@@ -88,6 +90,7 @@ impl Objects {
             ledger: RefCell::default(),
             calls: Cell::default(),
             held: RefCell::new(|_| false),
+            hidden: RefCell::new(|_| false),
             refused: RefCell::default(),
         }
     }
@@ -100,6 +103,11 @@ impl Objects {
     /// Holds objects: their deletion is refused.
     pub fn hold(&self, held: fn(&str) -> bool) {
         self.held.replace(held);
+    }
+
+    /// Leaves objects out of lists, as a store whose lists are old.
+    pub fn hide(&self, hidden: fn(&str) -> bool) {
+        self.hidden.replace(hidden);
     }
 
     /// Sets how often it fails.
@@ -354,7 +362,11 @@ impl Store for Door {
     fn list<'a>(&'a self, prefix: &'a str) -> Later<'a, Result<Vec<String>, StoreError>> {
         Box::pin(async move {
             let is_first = |name: &String| name.bytes().map(u64::from).sum::<u64>() % 2 == 0;
-            let of = |objects: &Objects| objects.names_with(prefix);
+            let of = |objects: &Objects| {
+                let hidden = *objects.hidden.borrow();
+                let names = objects.names_with(prefix).into_iter();
+                names.filter(|name| !hidden(name)).collect::<Vec<_>>()
+            };
             let mut found = self.read(of).await?;
             found.retain(is_first);
             let rest = self.read(of).await?;
