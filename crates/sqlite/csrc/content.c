@@ -139,6 +139,7 @@ static int plBtreeCount(sqlite3 *db, BtCursor *pCur, i64 *pnEntry){
     if( rc ) return rc;
     if( bAt && pX->look.tombstone ) nEntry--;
     if( !bAt && !pX->look.tombstone ) nEntry++;
+    pX->pPl->nWalk += PL_STEPS_OVER;
     if( (++nStep & 0xff)==0 && AtomicLoad(&db->u1.isInterrupted) ) return SQLITE_INTERRUPT;
     rc = pl_iter_next(pX->pIter, &pX->look);
   }

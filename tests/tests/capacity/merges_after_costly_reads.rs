@@ -61,6 +61,19 @@ fn rows_that_are_read_over_and_over_are_merged_while_nobody_writes() {
 }
 
 #[test]
+fn rows_that_are_counted_over_and_over_are_merged_too() {
+    let Some(subject) = real_plait("merges for readers") else { return };
+    let fixture = Fixture::new(subject, SCHEMA);
+    let (_writer, reader) = changed(&fixture);
+    let before = status(&reader, "merges");
+    let is_merged = (0..PASSES_MAX).any(|_| {
+        assert_eq!(reader.integer("SELECT count(*) FROM t"), Ok(4000));
+        status(&reader, "merges") > before
+    });
+    assert!(is_merged, "nobody has merged");
+}
+
+#[test]
 fn a_reader_merges_nothing_where_no_thread_is_to_merge() {
     let Some(subject) = real_plait("merges for readers") else { return };
     let fixture = Fixture::new(subject, SCHEMA);
