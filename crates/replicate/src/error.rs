@@ -22,7 +22,7 @@ pub enum Error {
         error: StoreError,
     },
     /// An object is no record, or is damaged.
-    #[error("record {number} ({name}) is damaged: {why}; {}", around(*number))]
+    #[error("record {number} ({name}) is damaged: {why}; {WITHOUT}")]
     Record {
         /// Which one.
         number: RecordNumber,
@@ -32,7 +32,7 @@ pub enum Error {
         why: BadRecord,
     },
     /// An object is no pack, or is damaged.
-    #[error("the pack {name} is damaged: {why}; a later snapshot can be restored from")]
+    #[error("the pack {name} is damaged: {why}; {WITHOUT}")]
     Pack {
         /// Its object.
         name: String,
@@ -42,7 +42,7 @@ pub enum Error {
     /// A record is not where the chain needs it.
     #[error(
         "record {number} ({name}) is missing, though later ones are there: it was removed, by a \
-         rule of the bucket or by hand; a later snapshot can be restored from"
+         rule of the bucket or by hand; {WITHOUT}"
     )]
     Missing {
         /// Which one.
@@ -215,6 +215,18 @@ pub enum Error {
         /// Its object.
         name: String,
     },
+    /// The newest record does not say who has written it.
+    #[error(
+        "record {number} ({name}), the newest one, is damaged, and so is its header, so that nothing tells from which database \
+         it is: bring it back; or end the sidecar that ships there, if one runs, and start once with --take-over, which \
+         goes on behind it with a snapshot (plait replicas says what can be restored without it)"
+    )]
+    Unreadable {
+        /// Which one.
+        number: RecordNumber,
+        /// Its object.
+        name: String,
+    },
     /// A database was shipped to another state of this place.
     #[error(
         "no replica is at this place, and the database was shipped here before (chain {chain}): it was emptied or \
@@ -329,20 +341,8 @@ impl Error {
     }
 }
 
-/// What can be restored around a record that is of no use.
-fn around(number: RecordNumber) -> String {
-    const LATER: &str =
-        "what comes behind a later snapshot, if there is one (plait replicas lists them)";
-    match number {
-        RecordNumber::NONE | RecordNumber::FIRST => {
-            format!("what can be restored without it: {LATER}")
-        }
-        number => format!(
-            "what can be restored without it: --record {}, if a snapshot leads there, and {LATER}",
-            number.before()
-        ),
-    }
-}
+/// What to do about an object that is of no use.
+const WITHOUT: &str = "plait replicas says what can be restored without it";
 
 fn cannot_apply(number: RecordNumber) -> String {
     match number {

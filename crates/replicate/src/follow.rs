@@ -15,6 +15,7 @@ use plait_replicate::store::url::Place;
 use crate::quantities;
 use crate::real::{self, Signals, Stop};
 use crate::run::{AGAIN, OVER, USAGE, say};
+use crate::said;
 
 /// A step that is under way when this is told to end has so long.
 const TO_END: Duration = Duration::from_secs(10);
@@ -147,10 +148,11 @@ async fn follow_until_stopped(
 fn tell(args: &FollowArgs, following: &Following, how: &str) {
     let Some(mark) = following.mark() else { return };
     let (record, at) = (mark.record, dates::utc(mark.written_ms));
-    println!(
-        "{} {how} at record {record} of {} ({at}), commit {}",
+    // Nobody may read it.
+    let _ = said::say(&format!(
+        "{} {how} at record {record} of {} ({at}), commit {}\n",
         args.database.display(),
         printable(&args.url),
         mark.commit
-    );
+    ));
 }

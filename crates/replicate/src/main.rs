@@ -15,6 +15,7 @@ mod quantities;
 mod real;
 mod restoring;
 mod run;
+mod said;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -159,8 +160,7 @@ fn replicas(url: &str) -> Result<(), String> {
     let store = objects::open(url, Missing::Refuse)?;
     let world = real::world(store, Patience::Tries(6));
     let found = real::block_on(Replicas::look(&world))?;
-    print!("{}", printable(&shown(&found)));
-    Ok(())
+    said::say(&printable(&shown(&found)))
 }
 
 fn shown(found: &Replicas) -> String {
@@ -180,6 +180,12 @@ fn shown(found: &Replicas) -> String {
         let lacks = match snapshot.missing_parts {
             0 => String::new(),
             missing => format!("; parts missing: {missing} of {}", snapshot.parts),
+        };
+        let lacks = match snapshot.lacks {
+            Some(of) => format!(
+                "{lacks}; of no use, because it changes the snapshot in record {of}, which is lost"
+            ),
+            None => lacks,
         };
         let _ = writeln!(
             text,
@@ -220,12 +226,13 @@ fn spans(found: &Replicas) -> String {
     let mut text = String::new();
     for span in &found.spans {
         let from = dates::utc(span.from_ms);
+        let to_ms = dates::utc(span.to_ms);
         let to = match span.to {
-            to if to == tip.number => "to the newest".to_owned(),
+            to if to == tip.number && found.damaged.is_none() => "to the newest".to_owned(),
             to if to == tip.broken.before() => {
-                format!("to record {to}; what comes behind it waits for a snapshot")
+                format!("to record {to} ({to_ms}); what comes behind it waits for a snapshot")
             }
-            to => format!("to record {to}"),
+            to => format!("to record {to} ({to_ms})"),
         };
         text += &format!("can be restored: from record {} ({from}) {to}\n", span.from);
     }
@@ -236,6 +243,9 @@ fn spans(found: &Replicas) -> String {
 fn lost(found: &Replicas) -> String {
     const REMOVED: &str = "removed by a rule of the bucket, or by hand";
     let mut text = String::new();
+    if let Some(error) = &found.damaged {
+        text += &format!("the end of the chain cannot be read: {}\n", error.what());
+    }
     for error in &found.unread {
         text += &format!("a snapshot is lost: {}\n", error.what());
     }

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::apply::lineage;
-use crate::chain::{Reader, Stretch, find_tip};
+use crate::chain::{Found, Listing, Reader, Stretch, find_tip};
+use crate::dates::utc;
 use crate::error::{Error, Result};
 use crate::ids::{ChainId, RecordNumber};
 use crate::names;
 use crate::record::{Header, Open, Record, SnapshotRef};
-use crate::snapshots::{Known, known_of};
+use crate::snapshots::{Known, header_before, known_of};
 use crate::world::World;
 
 /// A snapshot, as people choose it.
@@ -30,6 +30,8 @@ pub struct Snapshot {
     pub parts: usize,
     /// Parts that are not there.
     pub missing_parts: usize,
+    /// The snapshot that it changes, or one that this changes, if that is lost: it is of no use then.
+    pub lacks: Option<RecordNumber>,
 }
 
 /// What can be restored from snapshots that overlap.
@@ -41,6 +43,8 @@ pub struct Span {
     pub from_ms: u64,
     /// The last one.
     pub to: RecordNumber,
+    /// When that was written.
+    pub to_ms: u64,
 }
 
 /// What is at a place.
@@ -48,17 +52,19 @@ pub struct Span {
 pub struct Replicas {
     /// The chain.
     pub chain: ChainId,
-    /// The newest record.
+    /// The newest record that is sound.
     pub tip: Header,
+    /// What is wrong with the one behind it.
+    pub damaged: Option<Error>,
     /// The OPEN of its writer.
     pub writer: Option<Open>,
     /// Snapshots, ascending.
     pub snapshots: Vec<Snapshot>,
     /// Why the records of other snapshots are of no use.
     pub unread: Vec<Error>,
-    /// What can be restored, ascending, as far as a list and the records of snapshots tell: damage of another object is
-    /// found when that is read, and so is a break before the last one, or that a record of a pack is missing which
-    /// the pack leaves in `chain/`.
+    /// What can be restored, ascending, as far as a list, the records of snapshots and those before breaks tell: damage of
+    /// another object is found when that is read, and so is that a record of a pack is missing which the pack leaves in
+    /// `chain/`.
     pub spans: Vec<Span>,
     /// Records that are missing, from the first on that a snapshot needs.
     pub missing: Vec<Stretch>,
@@ -72,28 +78,47 @@ impl Replicas {
     /// Looks at a place.
     ///
     /// # Errors
-    /// [`Error::Empty`], damage at the end of the chain, and the store's.
+    /// [`Error::Empty`], damage of all records, and the store's.
     pub async fn look(world: &World) -> Result<Replicas> {
-        let tip = find_tip(world).await?.ok_or(Error::Empty)?;
-        let (packs, loose) = (tip.listing.packs.len(), tip.listing.loose.len());
-        let header = tip.record.header;
-        let mut reader = Reader::with(world, tip.listing.clone());
+        let (listing, header, damaged) = match find_tip(world).await {
+            Ok(tip) => {
+                let tip = tip.ok_or(Error::Empty)?;
+                (tip.listing, tip.record.header, None)
+            }
+            Err(error @ Error::Store { .. }) => return Err(error),
+            Err(error) => {
+                let listing = Listing::make(world).await?;
+                let header = newest_sound(world, &listing).await?;
+                (listing, header.ok_or_else(|| error.clone())?, Some(error))
+            }
+        };
+        let (packs, loose) = (listing.packs.len(), listing.loose.len());
+        let mut reader = Reader::with(world, listing.clone());
         let Known { snapshots, unread } =
             known_of(&mut reader, header.snapshot, header.chain).await?;
         let parts: BTreeSet<String> = world.list(names::PARTS).await?.into_iter().collect();
-        let snapshots = without_removed(snapshots, tip.listing.lowest_packed(), &parts);
+        let snapshots = without_removed(snapshots, listing.lowest_packed(), &parts);
         let first = snapshots.iter().map(|(_, snapshot)| snapshot.first).min();
-        let first = first.or(tip.listing.lowest_packed()).unwrap_or(RecordNumber::FIRST);
-        let missing = tip.listing.missing_surely(world, first).await?;
+        let first = first.or(listing.lowest_packed()).unwrap_or(RecordNumber::FIRST);
+        let missing = listing.missing_surely(world, first).await?;
+        let oldest = snapshots.iter().map(|(_, snapshot)| snapshot.as_of).min();
+        let breaks = match oldest {
+            Some(oldest) => breaks_behind(&mut reader, &header, oldest).await?,
+            None => Vec::new(),
+        };
+        let course = Course { tip: &header, breaks, missing: &missing };
+        let spans = spans(&mut reader, &snapshots, &parts, &course).await?;
         let open = world.get(&names::record(header.opened)).await?;
         let open = open.and_then(|bytes| Record::decode(&bytes).ok());
+        let known = snapshots.iter().cloned().collect();
         Ok(Replicas {
             chain: header.chain,
             writer: open.as_ref().and_then(Record::open).cloned(),
-            spans: spans(&snapshots, &parts, &missing, &header),
-            snapshots: snapshots.iter().map(|known| shown(known, &parts)).collect(),
+            spans,
+            snapshots: snapshots.iter().map(|of| shown(of, &known, &parts)).collect(),
             unread,
             missing,
+            damaged,
             tip: header,
             packs,
             loose,
@@ -102,7 +127,32 @@ impl Replicas {
 
     /// True if a snapshot leads to the newest record.
     pub fn is_newest_restorable(&self) -> bool {
-        self.spans.last().is_some_and(|span| span.to == self.tip.number)
+        self.damaged.is_none() && self.spans.last().is_some_and(|span| span.to == self.tip.number)
+    }
+
+    /// What can be restored in place of a moment, in words that go on behind others: the last moment before a record and
+    /// the first one behind it. Empty if nothing can be.
+    pub fn around(&self, number: RecordNumber) -> String {
+        let before = self.spans.iter().rev().find(|span| span.from < number);
+        let behind = self.spans.iter().find(|span| span.from >= number);
+        let mut text = String::new();
+        if let Some(Span { to, to_ms, .. }) = before {
+            // Where the number is one of the span, the last one of it may be behind it.
+            let which = if *to < number { "the last record before it" } else { "the last record" };
+            text += &format!("; {which} that can be restored is {to} ({})", utc(*to_ms));
+        }
+        if let Some(Span { from, from_ms, .. }) = behind {
+            text += &match before {
+                None => {
+                    format!(
+                        "; the earliest moment that is kept is record {from} ({})",
+                        utc(*from_ms)
+                    )
+                }
+                Some(_) => format!("; the next one is record {from} ({})", utc(*from_ms)),
+            };
+        }
+        text
     }
 
     /// Requests so far that stores charge as writes, at least: a record each, packs, parts.
@@ -112,7 +162,35 @@ impl Replicas {
     }
 }
 
-fn shown((record, snapshot): &(RecordNumber, SnapshotRef), parts: &BTreeSet<String>) -> Snapshot {
+/// The newest record that is sound, where the newest one is not.
+pub(crate) async fn newest_sound(world: &World, listing: &Listing) -> Result<Option<Header>> {
+    let mut number = listing.highest();
+    let mut reader = Reader::with(world, listing.clone());
+    while number != RecordNumber::NONE {
+        match reader.object(number, true).await {
+            Ok(Found::Object(bytes)) => {
+                let header = Record::decode(&bytes).ok().map(|record| record.header);
+                if let Some(header) = header.filter(|header| header.number == number) {
+                    return Ok(Some(header));
+                }
+            }
+            Err(error @ Error::Store { .. }) => return Err(error),
+            Err(Error::Gone { .. }) => break,
+            Err(Error::Pack { .. }) => {
+                number = listing.pack_of(number).map_or(number, |(first, _)| first);
+            }
+            Ok(Found::Nothing) | Err(_) => {}
+        }
+        number = listing.last_below(number);
+    }
+    Ok(None)
+}
+
+fn shown(
+    (record, snapshot): &(RecordNumber, SnapshotRef),
+    known: &BTreeMap<RecordNumber, SnapshotRef>,
+    parts: &BTreeSet<String>,
+) -> Snapshot {
     Snapshot {
         record: *record,
         as_of: snapshot.as_of,
@@ -122,6 +200,7 @@ fn shown((record, snapshot): &(RecordNumber, SnapshotRef), parts: &BTreeSet<Stri
         is_whole: snapshot.parent == RecordNumber::NONE,
         parts: snapshot.parts.each.len(),
         missing_parts: snapshot.parts.missing_in(parts),
+        lacks: lacking(known, *record, parts),
     }
 }
 
@@ -149,35 +228,119 @@ fn without_removed(
     snapshots
 }
 
-/// What each snapshot leads to: from the record that completes it to the first one behind that which is missing, or to
-/// the break. One whose parts are missing, or a parent's, leads nowhere.
-fn spans(
-    snapshots: &[(RecordNumber, SnapshotRef)],
-    parts: &BTreeSet<String>,
-    missing: &[Stretch],
+/// A chain as far as headers tell.
+struct Course<'a> {
+    tip: &'a Header,
+    /// Records that begin with a break, the newest first.
+    breaks: Vec<RecordNumber>,
+    missing: &'a [Stretch],
+}
+
+impl Course<'_> {
+    /// The last record that a snapshot leads to; `None` if it leads nowhere.
+    fn end_of(&self, snapshot: &SnapshotRef) -> Option<RecordNumber> {
+        let lacks = self.missing.iter().find(|(_, last)| *last >= snapshot.first);
+        let mut to = lacks.map_or(self.tip.number, |(first, _)| first.before());
+        let behind = self.breaks.iter().rev().find(|broken| **broken > snapshot.as_of);
+        if let Some(broken) = behind {
+            to = to.min(broken.before());
+        }
+        (to >= snapshot.as_of).then_some(to)
+    }
+}
+
+/// The breaks behind a record, the newest first: each header says which was the last. Between headers that can be read
+/// nothing can be restored, so breaks there do not matter.
+async fn breaks_behind(
+    reader: &mut Reader,
     tip: &Header,
-) -> Vec<Span> {
-    let known: BTreeMap<_, _> = snapshots.iter().cloned().collect();
-    let mut spans: Vec<Span> = Vec::new();
-    for (number, snapshot) in snapshots {
-        let lineage = lineage(&known, *number);
-        let is_there =
-            |(_, snapshot): &(RecordNumber, SnapshotRef)| snapshot.parts.missing_in(parts) == 0;
-        if lineage.is_none_or(|lineage| !lineage.iter().all(is_there)) {
-            continue;
-        }
-        let lacks = missing.iter().find(|(_, last)| *last >= snapshot.first);
-        let mut to = lacks.map_or(tip.number, |(first, _)| first.before());
-        if snapshot.as_of < tip.broken {
-            to = to.min(tip.broken.before());
-        }
-        if to < snapshot.as_of {
-            continue;
-        }
-        match spans.last_mut().filter(|last| snapshot.as_of <= last.to.next()) {
-            Some(last) => last.to = last.to.max(to),
-            None => spans.push(Span { from: snapshot.as_of, from_ms: snapshot.taken_ms, to }),
+    least: RecordNumber,
+) -> Result<Vec<RecordNumber>> {
+    let mut breaks = Vec::new();
+    let mut broken = tip.broken.min(tip.number);
+    while broken > least {
+        breaks.push(broken);
+        let Some(before) = header_before(reader, broken, tip.chain).await? else { break };
+        broken = before.broken.min(before.number);
+    }
+    Ok(breaks)
+}
+
+/// The snapshot without which another one is of no use: one that it changes, and which is not known, or lacks parts.
+fn lacking(
+    known: &BTreeMap<RecordNumber, SnapshotRef>,
+    number: RecordNumber,
+    parts: &BTreeSet<String>,
+) -> Option<RecordNumber> {
+    let mut next = known.get(&number)?.parent.min(number.before());
+    while next != RecordNumber::NONE {
+        match known.get(&next) {
+            Some(snapshot) if snapshot.parts.missing_in(parts) == 0 => {
+                next = snapshot.parent.min(next.before());
+            }
+            _ => return Some(next),
         }
     }
-    spans
+    None
+}
+
+/// What each snapshot leads to: from the record that completes it to the first one behind that which is missing, or to
+/// the next break. One whose parts are missing, or a parent's, leads nowhere.
+async fn spans(
+    reader: &mut Reader,
+    snapshots: &[(RecordNumber, SnapshotRef)],
+    parts: &BTreeSet<String>,
+    course: &Course<'_>,
+) -> Result<Vec<Span>> {
+    let known: BTreeMap<_, _> = snapshots.iter().cloned().collect();
+    let mut spans: Vec<Span> = Vec::new();
+    let mut ends: BTreeMap<RecordNumber, Option<u64>> = BTreeMap::new();
+    for (number, snapshot) in snapshots {
+        let is_whole = snapshot.parts.missing_in(parts) == 0;
+        if !is_whole || lacking(&known, *number, parts).is_some() {
+            continue;
+        }
+        let Some(mut to) = course.end_of(snapshot) else { continue };
+        let (from, from_ms) = (snapshot.as_of, snapshot.taken_ms);
+        // Damage there is found in any case.
+        let to_ms = loop {
+            if to < from {
+                break None;
+            }
+            if !ends.contains_key(&to) {
+                let header = header_at(reader, to, course.tip).await?;
+                ends.insert(to, header.map(|header| header.written_ms));
+            }
+            match ends.get(&to).copied().flatten() {
+                Some(ms) => break Some(ms),
+                None => to = to.before(),
+            }
+        };
+        let Some(to_ms) = to_ms else { continue };
+        match spans.last_mut().filter(|last| from <= last.to.next()) {
+            Some(last) if last.to < to => (last.to, last.to_ms) = (to, to_ms),
+            Some(_) => {}
+            None => spans.push(Span { from, from_ms, to, to_ms }),
+        }
+    }
+    Ok(spans)
+}
+
+/// The header of a record that is sound.
+async fn header_at(
+    reader: &mut Reader,
+    number: RecordNumber,
+    tip: &Header,
+) -> Result<Option<Header>> {
+    if number == tip.number {
+        return Ok(Some(tip.clone()));
+    }
+    let found = match reader.object(number, true).await {
+        Ok(Found::Object(bytes)) => Record::decode(&bytes).ok(),
+        Err(error @ Error::Store { .. }) => return Err(error),
+        Ok(Found::Nothing) | Err(_) => None,
+    };
+    Ok(found
+        .map(|record| record.header)
+        .filter(|header| header.number == number && header.chain == tip.chain))
 }

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
 use crate::ids::{CommitTs, Hash, Position, RecordNumber};
 use crate::record::{Follows, Header, Item, Record, SnapshotRef, header_of};
+use crate::replicas::{Replicas, newest_sound};
 use crate::snapshots::{Known, known_of};
 use crate::target::Target;
 use crate::world::World;
@@ -62,7 +63,17 @@ pub async fn restore(
     applier.accept_merges_of_others(library);
     let mut bad = BTreeSet::new();
     let lineage = loop {
-        let lineage = choose(&mut reader, &end, stop, &bad).await?;
+        let lineage = match choose(&mut reader, &end, stop, &bad).await {
+            Ok(lineage) => lineage,
+            Err(error) => {
+                let number = if matches!(stop, Stop::Time(_)) {
+                    RecordNumber::NONE
+                } else {
+                    end.header.number
+                };
+                return Err(advised(world, error, number).await);
+            }
+        };
         let about = about(world, &mut reader, &end, &lineage).await?;
         match applier.begin(end.header.chain, &about, &lineage, progress).await {
             Ok(()) => break lineage,
@@ -88,7 +99,7 @@ pub async fn restore(
         clock_set_back: None,
         differs: false,
     };
-    let replay = Replay { end: &end.header, stop, as_of };
+    let replay = Replay { world, end: &end.header, stop, as_of };
     replay.run(&mut reader, &mut applier, &mut restored, progress).await?;
     Ok((restored, applier.into_target()))
 }
@@ -141,7 +152,11 @@ async fn end_of(world: &World, stop: Stop) -> Result<(Reader, End)> {
             (tip.listing, Some(header).filter(|header| header.number >= number))
         }
         Err(error @ Error::Store { .. }) => return Err(error),
-        Err(_) => (Listing::make(world).await?, None),
+        Err(_) => {
+            let listing = Listing::make(world).await?;
+            let sound = newest_sound(world, &listing).await?;
+            (listing, sound.filter(|header| header.number >= number))
+        }
     };
     let highest = newest.as_ref().map_or(listing.highest(), |header| header.number);
     if number > highest || number == RecordNumber::NONE {
@@ -217,6 +232,7 @@ async fn choose(
                         position.salt == header.position.salt
                             && (position.commit < last || is_at_commit(&record, last))
                     })
+                    || is_behind_base(reader, snapshot, header, last).await?
             }
         };
         fit.extend(is_fit.then_some(*number));
@@ -229,6 +245,24 @@ async fn choose(
     };
     let mut sound = lineages.filter(is_sound);
     sound.next().ok_or_else(|| none_fits(end, stop))
+}
+
+/// True if a commit is in the frames that come right behind a snapshot's base: so the base has none of later.
+async fn is_behind_base(
+    reader: &mut Reader,
+    snapshot: &SnapshotRef,
+    end: &Header,
+    commit: CommitTs,
+) -> Result<bool> {
+    if snapshot.salt != end.position.salt || snapshot.as_of > end.number {
+        return Ok(false);
+    }
+    let record = record_at(reader, snapshot.first).await?;
+    let frames = record.iter().flat_map(|record| &record.items).find_map(|item| match item {
+        Item::Frames(frames) if frames.generation > snapshot.generation => Some(frames),
+        _ => None,
+    });
+    Ok(frames.is_some_and(|frames| frames.from == snapshot.stream && frames.first_commit <= commit))
 }
 
 /// True if a record ends with a commit, and nothing follows that in it. Pages stand for changes that have no number,
@@ -278,13 +312,7 @@ fn none_fits(end: &End, stop: Stop) -> Error {
         }
         None if !unread.is_empty() => {}
         None => text += "; no snapshot of before is there any more",
-        Some(oldest) => {
-            let SnapshotRef { as_of, taken_ms, .. } = oldest;
-            text += &format!(
-                "; the earliest moment that is kept is record {as_of} ({})",
-                utc(*taken_ms)
-            );
-        }
+        Some(_) => {}
     }
     for error in unread {
         text += &format!("; a snapshot is lost: {}", error.what());
@@ -295,10 +323,8 @@ fn none_fits(end: &End, stop: Stop) -> Error {
     }
     if header.broken > RecordNumber::FIRST && matches!(stop, Stop::Newest | Stop::Record(_)) {
         text += &format!(
-            "; the chain is broken off at record {} until a snapshot behind it: --record {} is the \
-             last before that",
-            header.broken,
-            header.broken.before()
+            "; the chain is broken off at record {} until a snapshot behind it",
+            header.broken
         );
     }
     Error::Moment(text)
@@ -316,6 +342,7 @@ fn no_such_commit(asked: CommitTs, last: CommitTs) -> Error {
 }
 
 struct Replay<'a> {
+    world: &'a World,
     end: &'a Header,
     stop: Stop,
     as_of: RecordNumber,
@@ -361,7 +388,7 @@ impl Replay<'_> {
                     let library = applier.library().to_owned();
                     return Err(Error::Differs { number, library });
                 }
-                Step::Broken => return Err(self.broken(number)),
+                Step::Broken => return Err(advised(self.world, broken_at(number), number).await),
                 Step::Reached => {
                     restored.record = number;
                     restored.written_ms = header.written_ms;
@@ -417,14 +444,21 @@ impl Replay<'_> {
             _ => Ok(()),
         }
     }
+}
 
-    fn broken(&self, number: RecordNumber) -> Error {
-        Error::Moment(format!(
-            "the chain is broken off at record {number}, and the moment lies behind that, before \
-             the next snapshot: --record {} is the last before it",
-            number.before()
-        ))
-    }
+fn broken_at(number: RecordNumber) -> Error {
+    Error::Moment(format!(
+        "the chain is broken off at record {number}, and the moment lies behind that, before \
+         the next snapshot"
+    ))
+}
+
+/// Says beside a moment that cannot be restored which ones can, around a record.
+async fn advised(world: &World, error: Error, number: RecordNumber) -> Error {
+    let Error::Moment(text) = error else { return error };
+    // Without that it is the same error.
+    let found = Replicas::look(world).await;
+    Error::Moment(found.map_or(text.clone(), |found| text + &found.around(number)))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use plait_replicate::{dates, library};
 
 use crate::displace;
 use crate::real::{self, Chance};
+use crate::said;
 
 /// Arguments of `plait-replicate restore`.
 #[derive(clap::Args)]
@@ -113,11 +114,11 @@ fn run_with(args: &RestoreArgs, bar: &ProgressBar) -> Result<(), String> {
         file.publish().map_err(|error| cannot_begin(args, &error))?;
     }
     bar.finish_and_clear();
-    say(args, &restored, bytes, is_undecided);
+    let mut text = told(args, &restored, bytes, is_undecided);
     let age = Duration::from_millis(world.clock().wall_ms().saturating_sub(restored.written_ms));
-    println!("record {} was written {} ago", restored.record, HumanDuration(age));
-    println!("{}", printable(&what_next(args)));
-    Ok(())
+    text += &format!("record {} was written {} ago\n", restored.record, HumanDuration(age));
+    text += &format!("{}\n", printable(&what_next(args)));
+    said::say(&text)
 }
 
 /// How the chain goes on from what was restored.
@@ -167,35 +168,32 @@ fn show(bar: &ProgressBar, progress: &Progress) {
     bar.set_position(at);
 }
 
-fn say(args: &RestoreArgs, restored: &Restored, bytes: u64, is_undecided: bool) {
+fn told(args: &RestoreArgs, restored: &Restored, bytes: u64, is_undecided: bool) -> String {
     let Restored { record, written_ms, position, snapshot, .. } = restored;
     let commit = match position.commit {
         CommitTs(0) => "no commit behind the snapshot".to_owned(),
         commit => format!("commit {commit}"),
     };
     let verified = if args.verify || restored.differs { ", checked" } else { "" };
-    println!(
+    let mut text = format!(
         "{}: restored through record {record} ({}), {commit}; from the snapshot in record \
-         {snapshot}; {}{verified}",
+         {snapshot}; {}{verified}\n",
         args.output.display(),
         dates::utc(*written_ms),
         HumanBytes(bytes)
     );
     if let Some(number) = restored.clock_set_back {
-        println!(
-            "the primary's clock was set back at record {number}: times before and after it overlap"
+        text += &format!(
+            "the primary's clock was set back at record {number}: times before and after it overlap\n"
         );
     }
     if restored.differs {
-        println!(
-            "the primary had another library, which writes other pages: they could not be compared \
-             with its own, so the database was checked (PRAGMA integrity_check)"
-        );
+        text += "the primary had another library, which writes other pages: they could not be compared \
+             with its own, so the database was checked (PRAGMA integrity_check)\n";
     }
     if is_undecided {
-        println!(
-            "the last commit was one over several files, which was not decided at this moment: it \
-             is left out"
-        );
+        text += "the last commit was one over several files, which was not decided at this moment: it \
+             is left out\n";
     }
+    text
 }

@@ -28,6 +28,7 @@ use tokio::runtime::Runtime;
 use crate::living::{End, Living, Settings, Shared};
 use crate::quantities;
 use crate::real::{self, Chance, Signals, Stop};
+use crate::said;
 
 /// A sidecar that is told to end has so long to ship the rest.
 const TO_END: Duration = Duration::from_secs(10);
@@ -128,8 +129,10 @@ pub fn run(args: &RunArgs) -> u8 {
     };
     let database = living.database();
     let ended = real::run_on(runtime, ship(args, store, living, &shared, &database, signals));
-    database
-        .note_shipping_trouble(&ended.as_ref().err().map(Error::to_string).unwrap_or_default(), 0);
+    let why = ended.as_ref().err().map(Error::to_string).unwrap_or_default();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let since_ms = now.ok().filter(|_| !why.is_empty()).map_or(0, |now| now.as_millis() as u64);
+    database.note_shipping_trouble(&why, since_ms);
     match ended {
         Ok(()) => OVER,
         Err(error) => say(code_of(&error, shared.end.get()), &error.to_string()),
@@ -198,6 +201,7 @@ fn code_of(error: &Error, end: Option<End>) -> u8 {
         Error::Fenced { .. } => FENCED,
         Error::Occupied { .. }
         | Error::Unowned { .. }
+        | Error::Unreadable { .. }
         | Error::OtherChain { .. }
         | Error::MadeAnew { .. }
         | Error::NotThere { .. }
@@ -315,14 +319,15 @@ async fn ship_until_stopped(
     }
     let mut sidecar = Sidecar::open(world.clone(), Box::new(living), settings(args)).await?;
     let tip = sidecar.tip();
-    println!(
-        "shipping {} to {}: chain {}, epoch {}, from record {}",
+    // Nobody may read it.
+    let _ = said::say(&format!(
+        "shipping {} to {}: chain {}, epoch {}, from record {}\n",
         args.database.display(),
         args.url,
         tip.chain,
         tip.epoch,
         tip.number
-    );
+    ));
     while !stop.is_stopped() {
         match sidecar.step().await {
             Err(error @ Error::Removed { .. }) => {

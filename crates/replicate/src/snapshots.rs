@@ -6,7 +6,7 @@ use crate::apply::Lineage;
 use crate::chain::{Found, Reader};
 use crate::error::{Error, Result};
 use crate::ids::{ChainId, RecordNumber};
-use crate::record::{Item, Record, SnapshotRef, header_of};
+use crate::record::{Header, Item, Record, SnapshotRef, header_of};
 
 /// What is known of the snapshots of a chain.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +30,7 @@ pub async fn known_of(reader: &mut Reader, newest: RecordNumber, chain: ChainId)
             Ok(Found::Object(bytes)) => snapshot_in(&bytes, number, chain),
             Ok(Found::Nothing) | Err(Error::Gone { .. }) => break,
             Err(error @ Error::Store { .. }) => return Err(error),
+            Err(Error::Missing { .. }) if is_swept(reader, number, chain).await? => break,
             Err(error) => Err(error),
         };
         number = match snapshot {
@@ -108,6 +109,19 @@ fn snapshot_in(bytes: &Bytes, number: RecordNumber, chain: ChainId) -> Result<Sn
 /// The newest snapshot before a record that is of no use, by the nearest header before it; none if
 /// nothing is to be had there.
 async fn before(reader: &mut Reader, number: RecordNumber, chain: ChainId) -> Result<RecordNumber> {
+    let header = header_before(reader, number, chain).await?;
+    Ok(header.map_or(RecordNumber::NONE, |header| header.snapshot.min(header.number)))
+}
+
+/// The nearest header of a chain before a record; `None` if none is to be had there.
+///
+/// # Errors
+/// The store's.
+pub async fn header_before(
+    reader: &mut Reader,
+    number: RecordNumber,
+    chain: ChainId,
+) -> Result<Option<Header>> {
     let mut number = there_before(reader, number);
     while number != RecordNumber::NONE {
         let header = match reader.object(number, true).await {
@@ -121,11 +135,32 @@ async fn before(reader: &mut Reader, number: RecordNumber, chain: ChainId) -> Re
             Err(_) => None,
         };
         match header.filter(|header| header.number == number && header.chain == chain) {
-            Some(header) => return Ok(header.snapshot.min(number)),
+            Some(header) => return Ok(Some(header)),
             None => number = there_before(reader, number),
         }
     }
-    Ok(RecordNumber::NONE)
+    Ok(None)
+}
+
+/// True if retention has removed a record that is missing: it begins with the oldest, and leaves OPENs alone.
+async fn is_swept(reader: &mut Reader, number: RecordNumber, chain: ChainId) -> Result<bool> {
+    let packs = reader.listing().map(|listing| &listing.packs);
+    if packs.is_none_or(|packs| packs.iter().any(|(first, _)| *first < number)) {
+        return Ok(false);
+    }
+    let mut of = there_before(reader, number);
+    let mut is_swept = true;
+    while is_swept && of != RecordNumber::NONE {
+        let record = match reader.object(of, true).await {
+            Ok(Found::Object(bytes)) => Record::decode(&bytes).ok(),
+            Err(error @ Error::Store { .. }) => return Err(error),
+            Ok(Found::Nothing) | Err(_) => None,
+        };
+        let record = record.filter(|record| record.header.chain == chain);
+        is_swept = record.is_some_and(|record| record.open().is_some());
+        of = there_before(reader, of);
+    }
+    Ok(is_swept)
 }
 
 /// The number before one, over those that are not listed.

@@ -20,7 +20,7 @@ pub struct Tip {
     pub hash: Hash,
     /// Its object.
     pub bytes: Bytes,
-    /// A number before it that is missing.
+    /// A number before it that is missing; its own if it is damaged.
     pub hole: Option<RecordNumber>,
     /// The list by which it was found.
     pub listing: Listing,

@@ -12,9 +12,10 @@ use crate::chain::{Flow, Listing, Reader, Tip, find_tip};
 use crate::dates;
 use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
-use crate::ids::{ChainId, Epoch, Hash, Nonce, Position, RecordNumber};
+use crate::ids::{ChainId, CommitTs, Epoch, Hash, Nonce, Position, RecordNumber};
 use crate::names;
-use crate::record::{Follows, Header, Item, Open, Record};
+use crate::record::{BadRecord, Follows, Header, Item, Open, Record, header_of};
+use crate::replicas::newest_sound;
 use crate::snapshots;
 use crate::source::{Source, SourceError, Start, TipOf};
 use crate::store::Backoff;
@@ -66,7 +67,12 @@ impl Sidecar {
     ) -> Result<Sidecar> {
         let nonce = Nonce(world.random().name());
         for _ in 0..TRIES {
-            let tip = find_tip(&world).await?;
+            let tip = match find_tip(&world).await {
+                Err(damage @ Error::Record { .. }) if own.is_none() => {
+                    Some(damaged_tip(&world, damage, settings.take_over).await?)
+                }
+                found => found?,
+            };
             if let Some(own) = own {
                 refuse_all_but(own, tip.as_ref())?;
             }
@@ -94,6 +100,9 @@ impl Sidecar {
             .then_some(header.first);
         let mut tracks = Tracks::new(inherited);
         tracks.note_base(header.position.base, header.number, header.written_ms);
+        if start.follows == Follows::Nothing && header.position.commit == CommitTs(0) {
+            tracks.begin_behind();
+        }
         let mut flow = Flow::new(header.position, header.segment_bytes);
         if start.follows == Follows::Nothing {
             flow.loosen();
@@ -149,10 +158,45 @@ fn refuse_all_but(own: RecordNumber, tip: Option<&Tip>) -> Result<()> {
     }
 }
 
+/// A newest record that is damaged, for a start that leads over it: readers begin with the next snapshot. Nothing else has to
+/// be decided: where its writer goes on, one of both makes the next number. Where the header is damaged as well, nothing tells
+/// who that was.
+async fn damaged_tip(world: &World, damage: Error, take_over: bool) -> Result<Tip> {
+    let Error::Record { number, name, why } = &damage else { return Err(damage) };
+    let listing = Listing::make(world).await?;
+    let is_newest = listing.highest() == *number && listing.pack_of(*number).is_none();
+    let bytes = world.get(name).await?.filter(|_| is_newest);
+    let Some(bytes) = bytes.filter(|_| !matches!(why, BadRecord::Later(_))) else {
+        return Err(damage);
+    };
+    let header = match header_of(&bytes).ok().filter(|header| header.number == *number) {
+        Some(header) => header,
+        None if !take_over => {
+            return Err(Error::Unreadable { number: *number, name: name.clone() });
+        }
+        // It may have been an OPEN.
+        None => match newest_sound(world, &listing).await? {
+            Some(sound) => Header { number: *number, epoch: Epoch(sound.epoch.0 + 1), ..sound },
+            None => return Err(damage),
+        },
+    };
+    let hash = Hash::of(&bytes);
+    Ok(Tip {
+        record: Record { header, items: Vec::new() },
+        hash,
+        bytes,
+        hole: Some(*number),
+        listing,
+    })
+}
+
 /// True if the newest record cannot be reached: one between its snapshot and it is missing, or the snapshot's own is
 /// missing or damaged.
 async fn has_lost(world: &World, tip: &Tip) -> Result<bool> {
     let header = &tip.record.header;
+    if tip.hole == Some(header.number) {
+        return Ok(true);
+    }
     if header.snapshot <= header.broken {
         // It waits for one in any case.
         return Ok(tip.hole.is_some());

@@ -301,8 +301,10 @@ impl Sidecar {
         let mut groups = Vec::new();
         let mut folder = None;
         let mut there = BTreeSet::new();
+        // Without any pack a list would begin with the first folder again, and end at one that is empty.
+        let newest = packs.iter().map(|(_, last)| *last).max();
         for (first, last) in packs {
-            if last >= floor {
+            if last >= floor || Some(last) == newest {
                 continue;
             }
             let name = names::pack(first, last);

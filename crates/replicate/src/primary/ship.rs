@@ -8,6 +8,9 @@ use crate::source::{Event, Pages};
 
 use super::{Sidecar, ending};
 
+/// A log that becomes longer as fast as it is shipped is not waited for behind so many records.
+const RECORDS_BEHIND: u64 = 256;
+
 impl Sidecar {
     /// Ships what has happened since the last record: nothing, and the chain has been quiet for
     /// long, is a record too.
@@ -35,6 +38,7 @@ impl Sidecar {
         }
         let mut items = Vec::new();
         let mut bytes = 0;
+        let has_read = !events.is_empty();
         self.has_more = false;
         for event in events {
             if matches!(event, Event::Lost { .. }) && !items.is_empty() {
@@ -58,9 +62,24 @@ impl Sidecar {
             items.push(snapshot);
         }
         if items.is_empty() && !is_idle_due {
+            self.note_caught_up(has_read);
             return Ok(());
         }
-        self.append(items).await
+        self.append(items).await?;
+        self.note_caught_up(has_read);
+        Ok(())
+    }
+
+    /// Notes that the chain has what the log had at a break: a read that is not full has come to the end of the log, and so
+    /// has one that finds nothing, if not before the log could be synced.
+    fn note_caught_up(&mut self, has_read: bool) {
+        let now = self.world.clock().now();
+        let is_end = has_read || now >= self.last_record + self.settings.interval;
+        let tip = &self.writer.tip;
+        let is_long = tip.number.0.saturating_sub(tip.broken.0) >= RECORDS_BEHIND;
+        if is_long || (is_end && self.could_read && !self.has_more) {
+            self.tracks.catch_up(tip.number, tip.written_ms);
+        }
     }
 
     /// Turns an event into an item; what is large is put into parts first.

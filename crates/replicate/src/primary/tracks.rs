@@ -1,6 +1,6 @@
 //! Which record has what, as far as a snapshot needs to know.
 
-use crate::ids::{Generation, RecordNumber};
+use crate::ids::{CommitTs, Generation, RecordNumber};
 use crate::record::Item;
 
 /// What this epoch's records have.
@@ -14,12 +14,28 @@ pub struct Tracks {
     bases: Vec<(Generation, RecordNumber, u64)>,
     /// Frames through this generation are incomplete.
     incomplete: Generation,
+    /// True behind a break whose base lacks commits of the log, until the chain has those.
+    is_behind: bool,
+    /// The record that has brought them, and when that was written.
+    caught_up: Option<(RecordNumber, u64)>,
 }
 
 impl Tracks {
     /// Begins with the record that opens the epoch over a base.
     pub fn new(inherited: Option<RecordNumber>) -> Tracks {
         Tracks { inherited, ..Tracks::default() }
+    }
+
+    /// The base lacks commits that the log has.
+    pub fn begin_behind(&mut self) {
+        self.is_behind = true;
+    }
+
+    /// The chain has what the log had when it was broken off, and more.
+    pub fn catch_up(&mut self, number: RecordNumber, written_ms: u64) {
+        if std::mem::take(&mut self.is_behind) {
+            self.caught_up = Some((number, written_ms));
+        }
     }
 
     /// The base of record `number` is complete through a generation.
@@ -41,7 +57,8 @@ impl Tracks {
                 Item::Merge(merge) => self.note_base(merge.through, number, written_ms),
                 Item::Pages(pages) => self.note_base(pages.through, number, written_ms),
                 Item::Break(gap) => {
-                    *self = Tracks { incomplete: gap.incomplete, ..Tracks::default() };
+                    let is_behind = gap.commit == CommitTs(0);
+                    *self = Tracks { incomplete: gap.incomplete, is_behind, ..Tracks::default() };
                     self.note_base(gap.base, number, written_ms);
                 }
                 Item::Open(_) | Item::Snapshot(_) => {}
@@ -67,10 +84,12 @@ impl Tracks {
     }
 
     /// The record that completes a base of this generation, and when that was written; `None` if
-    /// none does yet.
+    /// none does yet. Behind a break it is the one that has caught up, at least: before that the chain has less than the
+    /// database had when it was written.
     pub fn completed(&self, generation: Generation) -> Option<(RecordNumber, u64)> {
         let is_it = |(base, ..): &&(Generation, RecordNumber, u64)| *base >= generation;
-        self.bases.iter().find(is_it).map(|(_, number, written_ms)| (*number, *written_ms))
+        let found = self.bases.iter().find(is_it).filter(|_| !self.is_behind);
+        found.map(|(_, number, written_ms)| (*number, *written_ms)).max(found.and(self.caught_up))
     }
 
     /// Forgets what no snapshot from this generation on needs.
@@ -90,7 +109,7 @@ impl Tracks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{CommitTs, Lsn};
+    use crate::ids::Lsn;
     use crate::record::{Frames, Merge};
 
     fn frames(generation: u32) -> Item {

@@ -9,7 +9,7 @@ use super::run::settings;
 use super::stage::Stage;
 use super::time::TaskClock;
 use crate::error::{Error, Result};
-use crate::ids::RecordNumber;
+use crate::ids::{CommitTs, RecordNumber};
 use crate::names;
 use crate::primary::{Settings, Sidecar};
 use crate::replicas::Replicas;
@@ -75,12 +75,183 @@ fn remove(stage: &Stage, is_it: impl Fn(&str) -> bool) {
 
 /// Spans are what can be restored: each record of them, and none else.
 fn agrees(stage: &Stage, found: &Replicas) {
+    agrees_without(stage, found, "nothing");
+}
+
+/// The same, where something was removed.
+fn agrees_without(stage: &Stage, found: &Replicas, gone: &str) {
     let spans = spans(found);
     for number in 1..=found.tip.number.0 {
         let is_in = spans.iter().any(|(from, to)| (*from..=*to).contains(&number));
         let restored = stage.restore(Stop::Record(RecordNumber(number)));
-        assert_eq!(restored.is_ok(), is_in, "{number} of {spans:?}: {:?}", restored.err());
+        let error = restored.map(drop).err();
+        assert_eq!(error.is_none(), is_in, "{gone} gone: {number} of {spans:?}: {error:?}");
     }
+}
+
+/// A history with several breaks, and behind each a snapshot of changed pages.
+fn broken_off(settings: Settings) -> (Stage, Shared, Running) {
+    let stage = Stage::default();
+    let database = stage.database("alpha");
+    database.borrow_mut().exclusive_with(400);
+    let mut sidecar = stage.open(&database, settings).expect("an empty place");
+    live(&stage, &database, &mut sidecar, 14).expect("a quiet world");
+    for _ in 0..3 {
+        // With a log, which the next record has.
+        database.borrow_mut().commit(true);
+        database.borrow_mut().need_a_break();
+        live(&stage, &database, &mut sidecar, 10).expect("a quiet world");
+    }
+    (stage, database, sidecar)
+}
+
+#[test]
+fn spans_are_what_can_be_restored_whatever_is_removed() {
+    for settings in [calm(), packs()] {
+        let (stage, _database, sidecar) = broken_off(settings);
+        let found = look(&stage);
+        assert!(found.snapshots.len() == 4 && found.spans.len() > 2, "{found:?}");
+        assert!(found.snapshots.iter().filter(|snapshot| !snapshot.is_whole).count() > 1);
+        agrees(&stage, &found);
+        let packs = stage.objects.names_with(names::PACKS);
+        let packs: Vec<_> = packs.iter().filter_map(|name| names::parse_pack(name)).collect();
+        // A pack has it, or leaves it there: that is found when it is read.
+        let is_packed = |name: &String| {
+            let number = names::parse_record(name);
+            number
+                .is_some_and(|of| packs.iter().any(|(first, last)| (*first..=*last).contains(&of)))
+        };
+        // One part of each upload is as good as another.
+        let is_like_another = |name: &String| {
+            let part = names::parse_part(name);
+            let record = names::parse_record(name);
+            let is_plain = record.is_some_and(|of| {
+                found.snapshots.iter().all(|s| ![s.record, s.as_of, s.as_of.before()].contains(&of))
+            });
+            part.is_some_and(|(_, index)| index > 0)
+                || (is_plain && record.is_some_and(|of| of.0 % 4 > 0))
+        };
+        let names = stage.objects.names();
+        for name in names.iter().filter(|name| !is_packed(name) && !is_like_another(name)) {
+            let bytes = stage.objects.object(name).expect("it is there");
+            stage.objects.damage(name, None);
+            agrees_without(&stage, &look(&stage), name);
+            stage.objects.damage(name, Some(bytes));
+        }
+        drop(sidecar);
+    }
+}
+
+#[test]
+fn what_retention_has_removed_is_not_lost() {
+    let (stage, _database, _sidecar) = broken_off(calm());
+    let snapshots = look(&stage).snapshots;
+    // An OPEN stays; the records of snapshots go with the others.
+    let kept = snapshots[1].as_of.before();
+    let is_swept = |name: &str| {
+        let number = names::parse_record(name);
+        number.is_some_and(|of| of > RecordNumber::FIRST && of < kept)
+    };
+    remove(&stage, is_swept);
+    let found = look(&stage);
+    assert_eq!((found.unread, found.snapshots.len()), (Vec::new(), snapshots.len() - 1));
+    // One record alone that is gone was not removed by retention.
+    let (stage, _database, _sidecar) = broken_off(calm());
+    remove(&stage, |name| name == names::record(snapshots[0].record));
+    let lost = &look(&stage).unread[..];
+    assert!(matches!(lost, [Error::Missing { number, .. }] if *number == snapshots[0].record));
+}
+
+#[test]
+fn the_snapshot_without_which_another_one_is_of_no_use_is_named() {
+    let (stage, _database, _sidecar) = broken_off(calm());
+    let snapshots = look(&stage).snapshots;
+    let (lost, of_no_use) = (snapshots[2].record, snapshots[3].record);
+    remove(&stage, |name| name == names::record(lost));
+    let found = look(&stage);
+    let newest = found.snapshots.last().expect("it is there");
+    assert_eq!((newest.record, newest.lacks), (of_no_use, Some(lost)));
+    let text = stage.restore(Stop::Newest).map(drop).expect_err("nothing leads there").to_string();
+    let span = found.spans.last().expect("what is before");
+    let last = format!("; the last record before it that can be restored is {} (", span.to);
+    assert!(text.contains(&last) && !text.contains("--record"), "{text}");
+}
+
+#[test]
+fn what_a_log_has_at_a_break_is_there_at_the_first_moment_that_can_be_restored() {
+    for is_break in [false, true] {
+        let stage = Stage::default();
+        let database = stage.database("alpha");
+        let lives = |records: u32| (0..records).for_each(|_| database.borrow_mut().commit(true));
+        let mut sidecar = if is_break {
+            let mut sidecar = stage.open(&database, calm()).expect("an empty place");
+            live(&stage, &database, &mut sidecar, 6).expect("a quiet world");
+            lives(30);
+            database.borrow_mut().need_a_break();
+            sidecar
+        } else {
+            lives(30);
+            stage.open(&database, calm()).expect("an empty place")
+        };
+        let lived = database.borrow().newest_commit();
+        live(&stage, &database, &mut sidecar, 20).expect("a quiet world");
+        let broken = sidecar.0.tip().broken;
+        let found = look(&stage);
+        agrees(&stage, &found);
+        let span = found.spans.last().expect("a snapshot is complete");
+        assert!(span.from > broken, "{:?} behind {broken}", found.spans);
+        let (restored, _) = stage.restore(Stop::Record(span.from)).expect("it is listed");
+        assert!(restored.position.commit >= lived, "{restored:?} lacks some of {lived}");
+        // The base behind a break in the stream has all of before.
+        if !is_break {
+            let middle = CommitTs(lived.0 - 3);
+            let (restored, _) = stage.restore(Stop::Commit(middle)).expect("its frames are there");
+            assert_eq!(restored.position.commit, middle);
+        }
+        assert_eq!(stage.oracle.violation(), None);
+    }
+}
+
+#[test]
+fn a_start_leads_over_a_damaged_newest_record() {
+    for is_header_damaged in [false, true] {
+        let (stage, database, sidecar) = begun(calm());
+        let tip = sidecar.0.tip().number;
+        drop(sidecar);
+        let name = names::record(tip);
+        let mut bytes = stage.objects.object(&name).expect("it is there").to_vec();
+        let at = if is_header_damaged { 100 } else { bytes.len() - 1 };
+        bytes[at] ^= 1;
+        stage.objects.damage(&name, Some(bytes.into()));
+        let mut settings = calm();
+        if is_header_damaged {
+            let refused = stage.open(&database, calm()).map(drop).expect_err("whose is it?");
+            assert!(matches!(refused, Error::Unreadable { number, .. } if number == tip));
+            settings.take_over = true;
+        }
+        let mut sidecar = stage.open(&database, settings).expect("it leads over it");
+        assert_eq!((sidecar.0.tip().number, sidecar.0.tip().broken), (tip.next(), tip.next()));
+        live(&stage, &database, &mut sidecar, 8).expect("a quiet world");
+        let found = look(&stage);
+        assert!(found.is_newest_restorable() && found.spans.len() == 2, "{:?}", found.spans);
+        agrees(&stage, &found);
+        assert_eq!(stage.oracle.violation(), None);
+    }
+}
+
+#[test]
+fn a_damaged_newest_record_hides_nothing_before_it() {
+    let (stage, _database, sidecar) = broken_off(calm());
+    let (before, tip) = (look(&stage), sidecar.0.tip().number);
+    let name = names::record(tip);
+    let mut bytes = stage.objects.object(&name).expect("it is there").to_vec();
+    *bytes.last_mut().expect("a record has bytes") ^= 1;
+    stage.objects.damage(&name, Some(bytes.into()));
+    let found = look(&stage);
+    assert!(matches!(found.damaged, Some(Error::Record { number, .. }) if number == tip));
+    assert!(found.tip.number == tip.before() && !found.is_newest_restorable());
+    assert_eq!(found.spans.len(), before.spans.len());
+    agrees(&stage, &found);
 }
 
 /// Lets the sidecar go on until it has looked, and behind that; returns what it has missed.

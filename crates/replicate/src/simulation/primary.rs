@@ -186,6 +186,12 @@ impl Database {
         }
     }
 
+    /// The newest commit.
+    #[cfg(test)]
+    pub fn newest_commit(&self) -> CommitTs {
+        self.position.commit
+    }
+
     /// Brings the log to disk.
     pub fn sync(&mut self) {
         self.durable = self.position.stream.0;
