@@ -1,5 +1,6 @@
 //! What can be restored from a place: for people.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::chain::{Found, Listing, Reader, Stretch, find_tip};
@@ -307,9 +308,9 @@ async fn spans(
             if to < from {
                 break None;
             }
-            if !ends.contains_key(&to) {
+            if let Entry::Vacant(end) = ends.entry(to) {
                 let header = header_at(reader, to, course.tip).await?;
-                ends.insert(to, header.map(|header| header.written_ms));
+                end.insert(header.map(|header| header.written_ms));
             }
             match ends.get(&to).copied().flatten() {
                 Some(ms) => break Some(ms),
