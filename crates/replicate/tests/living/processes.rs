@@ -90,6 +90,11 @@ impl Process {
         let _ = self.0.wait();
     }
 
+    /// Its exit code, if it has ended by itself.
+    pub fn code(&mut self) -> Option<i32> {
+        self.0.try_wait().expect("a status").and_then(|status| status.code())
+    }
+
     /// Waits for its end.
     pub fn ended(mut self) -> ExitStatus {
         let begun = Instant::now();
