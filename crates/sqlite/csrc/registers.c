@@ -13,8 +13,8 @@
 **  - KEPT-2 sqlite3VdbeClearObject() frees what is left, after sqlite3VdbeReset() and before the
 **    registers themselves; and counts it for SQLITE_DBSTATUS_STMT_USED.
 **
-** So it is in every journal mode. Of a SELECT, an INSERT and an UPDATE of one row in WAL mode it spares
-** a tenth (docs/benchmarks/notes.md), more than all other edits add to them.
+** So it is in every journal mode: it spares a statement of one row more than all other edits add to it
+** (docs/benchmarks/notes.md).
 */
 
 /* A cursor of a table with some twenty columns has as much. */

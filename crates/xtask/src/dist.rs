@@ -32,6 +32,7 @@ mod shell;
 mod stock;
 
 use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -132,9 +133,15 @@ pub fn link_with_threads(cargo: Command, made: &Path, target: &Path) -> Result<P
 fn turn(cache: &Path) -> Result<File> {
     fs::create_dir_all(cache)?;
     let lock = File::create(cache.join("lock"))?;
-    if let Err(TryLockError::WouldBlock) = lock.try_lock() {
-        eprintln!("     Waiting for another build in {}", cache.display());
-        lock.lock()?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            eprintln!("     Waiting for another build in {}", cache.display());
+            lock.lock()?;
+        }
+        // A file system without such locks: two builds at once are its user's to avoid.
+        Err(TryLockError::Error(e)) if e.kind() == ErrorKind::Unsupported => {}
+        Err(TryLockError::Error(e)) => return Err(e.into()),
     }
     Ok(lock)
 }

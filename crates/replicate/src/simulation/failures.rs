@@ -5,17 +5,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::objects::Outage;
-use super::primary::Database;
 use super::replica::Disk;
 use super::run::settings;
-use super::stage::Stage;
+use super::stage::{Running, Shared, Stage, live};
 use super::time::TaskClock;
 use crate::chain::Listing;
 use crate::error::{Error, Result};
 use crate::fault::{Fault, plant};
 use crate::ids::{Epoch, Hash, Nonce, RecordNumber};
 use crate::names;
-use crate::primary::{Settings, Sidecar};
+use crate::primary::Settings;
 use crate::record::{Follows, Header, Item, Open, Record};
 use crate::replicas::Replicas;
 use crate::restore::Stop;
@@ -24,26 +23,10 @@ use crate::world::{Patience, Random as _};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-type Running = (Sidecar, TaskClock);
-type Shared = Rc<RefCell<Database>>;
-
 /// Settings under which nothing is packed or deleted.
 fn calm() -> Settings {
     let long = Duration::from_secs(1 << 20);
     Settings { pack_every: long, sweep_every: long, pack_bytes: 1 << 30, ..settings(false) }
-}
-
-/// Commits a few rows, ships them, and so on: about that many records.
-fn live(stage: &Stage, database: &Shared, sidecar: &mut Running, records: u64) -> Result<()> {
-    for round in 0..records {
-        database.borrow_mut().commit(true);
-        if round % 4 == 3 {
-            database.borrow_mut().freeze();
-            database.borrow_mut().merge(true);
-        }
-        stage.work(sidecar, SECOND)?;
-    }
-    Ok(())
 }
 
 /// A world with a chain of some records and a snapshot.

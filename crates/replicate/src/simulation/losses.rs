@@ -1,26 +1,19 @@
 //! What is removed from a place, or damaged there: who notices it, when, and what is said.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Duration;
 
-use super::primary::Database;
 use super::run::settings;
-use super::stage::Stage;
-use super::time::TaskClock;
-use crate::error::{Error, Result};
+use super::stage::{Running, Shared, Stage, live};
+use crate::error::Error;
 use crate::ids::{CommitTs, RecordNumber};
 use crate::names;
-use crate::primary::{Settings, Sidecar};
+use crate::primary::Settings;
 use crate::replicas::Replicas;
 use crate::restore::Stop;
 use crate::world::Patience;
 
 const SECOND: Duration = Duration::from_secs(1);
 const SWEEP: Duration = Duration::from_secs(600);
-
-type Running = (Sidecar, TaskClock);
-type Shared = Rc<RefCell<Database>>;
 
 /// Settings under which nothing is packed, what is lost is looked for seldom, and one snapshot is taken.
 fn calm() -> Settings {
@@ -34,19 +27,6 @@ fn calm() -> Settings {
         log_bytes_least: 1 << 40,
         ..settings(false)
     }
-}
-
-/// Lives for some records, and merges now and then.
-fn live(stage: &Stage, database: &Shared, sidecar: &mut Running, records: u64) -> Result<()> {
-    for round in 0..records {
-        database.borrow_mut().commit(true);
-        if round % 4 == 3 {
-            database.borrow_mut().freeze();
-            database.borrow_mut().merge(true);
-        }
-        stage.work(sidecar, SECOND)?;
-    }
-    Ok(())
 }
 
 fn begun(settings: Settings) -> (Stage, Shared, Running) {

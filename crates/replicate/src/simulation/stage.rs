@@ -18,6 +18,27 @@ use crate::primary::{Settings, Sidecar};
 use crate::restore::{Restored, Stop, restore};
 use crate::world::{Patience, Random as _, World};
 
+/// A sidecar that runs, with its machine's clock.
+pub type Running = (Sidecar, TaskClock);
+/// A database that others work with as well.
+pub type Shared = Rc<RefCell<Database>>;
+
+/// Commits a few rows, ships them, and so on: about that many records. Merges now and then.
+///
+/// # Errors
+/// As of [`Sidecar::step`].
+pub fn live(stage: &Stage, database: &Shared, sidecar: &mut Running, records: u64) -> Result<()> {
+    for round in 0..records {
+        database.borrow_mut().commit(true);
+        if round % 4 == 3 {
+            database.borrow_mut().freeze();
+            database.borrow_mut().merge(true);
+        }
+        stage.work(sidecar, Duration::from_secs(1))?;
+    }
+    Ok(())
+}
+
 /// The world.
 pub struct Stage {
     /// Chance.
