@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use plait::Scene;
+use plait::{Scene, command, finish};
 
 #[test]
 fn an_ordinary_database_is_checked_and_left_alone() {
@@ -129,6 +129,21 @@ fn a_missing_log_is_damage() {
     assert!(ran.out.contains("--accept-base` (it asks; --yes answers)"), "{ran:?}");
     assert_eq!(scene.contents(), before);
     assert_ne!(scene.ours("SELECT count(*) FROM t").code, 0, "and opening fails, as was said");
+}
+
+#[test]
+fn another_name_of_a_file_in_use_is_told() {
+    let Some(scene) = Scene::concurrent() else { return };
+    let mut shell = scene.shell();
+    shell.run("INSERT INTO t VALUES(2, 20);");
+    let other = scene.folder().join("other.db");
+    std::fs::hard_link(&scene.path, &other).expect("a second name");
+    let check = || finish(command(&["check", "other.db"]).current_dir(scene.folder()));
+    let hint = "another name (a hard link): if programs use it by that one, nothing is lost";
+    check().says(&["log is missing", hint]);
+    shell.close();
+    std::fs::remove_file(&scene.path).expect("the first name");
+    assert!(!check().out.contains("another name"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What was found beside and in the database file, as lines.
 
-use std::path::Display;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Display, Path};
 
 use super::report::{Line, Verdict};
 use crate::failure;
@@ -358,13 +359,22 @@ fn restores(shown: Display<'_>, instead: Instead) -> (Verdict, String) {
     }
 }
 
+/// Side files go by the name, so what a file lacks may stand beside its other name.
+const OTHER_NAME: &str = "the file has another name (a hard link): if programs use it by that one, nothing is lost, and this name is to be \
+                          removed; else ";
+
+fn has_other_name(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| meta.nlink() > 1)
+}
+
 /// What helps.
 pub fn what_to_do(state: &Inspection, advice: Advice) -> String {
     match advice {
         Advice::CloseOthers => "close all programs that use it".to_owned(),
         Advice::RestoreOrAccept if state.base.is_empty() => "put the database file back".to_owned(),
         Advice::RestoreOrAccept => format!(
-            "put the right file back, or accept the database file as it is with `plait recover {} --accept-base` (it asks; --yes answers)",
+            "{}put the right file back, or accept the database file as it is with `plait recover {} --accept-base` (it asks; --yes answers)",
+            if has_other_name(&state.path) { OTHER_NAME } else { "" },
             state.path.display()
         ),
         Advice::OtherVersion => "use the version of the program that wrote it".to_owned(),
