@@ -242,8 +242,8 @@ static int plAlone(Btree *p, int wrflag, int bBusy){
 ** many transactions. No transaction is open. */
 static int plStayAlone(Btree *p, int wrflag, int *pSchemaVersion, int rc){
   PlBtree *pPl = p->pPl;
-  if( pPl->nAlone<PL_ALONE_READS ) return rc;
   if( (rc & 0xff)!=SQLITE_FULL && (rc & 0xff)!=SQLITE_CANTOPEN ) return rc;
+  if( pPl->nAlone<PL_ALONE_READS ) return rc;
   pPl->nAlone = 0;
   if( sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion)!=SQLITE_OK ) return rc;
   if( plMarked(p->pBt) && (plFenced(p->pBt) || !plAlone(p, wrflag, 0)) ){

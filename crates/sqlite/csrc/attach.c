@@ -115,6 +115,15 @@ static void plBaseEnd(Btree *p){
   unlockBtreeIfUnused(pBt);
 }
 
+/* Opens the WAL of a handle that has left a session and will want the file for itself. A handle that
+** first meets its WAL in locking_mode=exclusive keeps the WAL-index in memory of its own, and cannot
+** go back to the normal mode. No transaction is open. */
+static int plMeetWal(Btree *p){
+  int rc = sqlite3StockBtreeBeginTrans(p, 0, 0);
+  if( rc==SQLITE_OK ) plBaseEnd(p);
+  return rc;
+}
+
 /* From here on this handle locks read marks as the session does, or with 0 as stock SQLite does. No
 ** transaction is open. */
 static void plUseMarks(Pager *pPager, const PlMarks *pMarks){
@@ -295,6 +304,7 @@ static SQLITE_NOINLINE PL_COLD int plBeginForItself(Btree *p, int wrflag, int *p
     rc = plAttach(p);
     plForgetWal(p);
     if( rc==SQLITE_OK ) plDetach(p);
+    if( rc==SQLITE_OK ) rc = plMeetWal(p);
     pPager->exclusiveMode = PAGER_LOCKINGMODE_EXCLUSIVE;
     if( rc==SQLITE_OK ) rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
     if( rc || !plMarked(p->pBt) || !plFenced(p->pBt) ) return rc ? rc : plLookBeside(p, wrflag);

@@ -314,6 +314,7 @@ static int plPagerLockingMode(Pager *pPager, int eMode){
     }else{
       plDetach(p);
       plForgetWal(p);
+      (void)plMeetWal(p);      /* The next transaction reports what is in the way. */
     }
   }
   return sqlite3PagerLockingMode(pPager, eMode);

@@ -235,6 +235,37 @@ fn who_asks_for_exclusive_locking_has_the_file_for_itself_as_in_wal_mode() {
     }
 }
 
+/// With its first access behind it, a handle can leave exclusive locking as in WAL mode.
+#[test]
+fn who_gives_exclusive_locking_up_lets_others_in_as_in_wal_mode() {
+    let Some(subject) = real_plait("locking mode") else { return };
+    for was_member in [false, true] {
+        let fixture = Fixture::new(subject.clone(), ROWS);
+        let (first, second) = (fixture.open(), fixture.open());
+        second.busy_timeout(Duration::from_millis(50)).expect("a timeout");
+        first.execute("INSERT INTO t(val) VALUES('before')").expect("it writes");
+        if was_member {
+            second.execute("INSERT INTO t(val) VALUES('beside it')").expect("it writes");
+            let members = "SELECT value>1 FROM plait_status WHERE name='connections'";
+            assert_eq!(first.integer(members), Ok(1));
+        }
+        let second = match was_member {
+            false => Some(second),
+            true => second.close().map(|()| None).expect("it closes"),
+        };
+        let rows = 501 + i64::from(was_member);
+        assert_eq!(first.text("PRAGMA locking_mode=EXCLUSIVE").as_deref(), Ok("exclusive"));
+        first.execute("INSERT INTO t(val) VALUES('alone')").expect("it writes");
+        let second = second.unwrap_or_else(|| fixture.open());
+        assert_eq!(second.integer(COUNT).expect_err("the first one has it").code, BUSY);
+        assert_eq!(first.text("PRAGMA locking_mode=NORMAL").as_deref(), Ok("normal"));
+        assert_eq!(first.integer(COUNT), Ok(rows + 1));
+        assert_eq!(second.integer(COUNT), Ok(rows + 1), "was a member: {was_member}");
+        second.execute("INSERT INTO t(val) VALUES('again')").expect("and it writes");
+        assert_eq!(first.integer(COUNT), Ok(rows + 2));
+    }
+}
+
 #[test]
 fn exclusive_locking_beside_a_session_waits_for_its_end_and_after_a_crash_recovers() {
     let Some(subject) = real_plait("locking mode") else { return };
@@ -255,6 +286,9 @@ fn exclusive_locking_beside_a_session_waits_for_its_end_and_after_a_crash_recove
     second.busy_timeout(Duration::from_millis(50)).expect("a timeout");
     assert_eq!(second.integer(COUNT).expect_err("it has the file").code, BUSY);
     assert_eq!(guard.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
+    assert_eq!(guard.text("PRAGMA locking_mode=NORMAL").as_deref(), Ok("normal"));
+    assert_eq!(guard.integer(COUNT), Ok(503));
+    assert_eq!(second.integer(COUNT), Ok(503), "the guard has let it in");
     guard.close().expect("it closes");
     assert_eq!(second.integer(COUNT), Ok(503));
 }
