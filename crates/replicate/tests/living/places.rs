@@ -132,6 +132,22 @@ fn a_probe_leaves_no_folder_where_none_was() {
     assert!(stage.url.exists());
 }
 
+#[test]
+fn a_reader_of_an_answer_that_has_gone_away_is_nobodys_trouble() {
+    let (stage, sidecar) = begun();
+    stage.agrees();
+    for command in ["probe", "replicas"] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut asks = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+        asks.arg(command).arg(&stage.url).stdout(writer);
+        let output = asks.stderr(std::process::Stdio::piped()).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*said), (Some(0), ""), "{command}");
+    }
+    assert_eq!(sidecar.terminated(), 0);
+}
+
 // holds FOLDER-2
 #[test]
 fn nothing_is_shipped_into_another_folder_of_the_name() {
