@@ -12,7 +12,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A call of the store.
-    #[error("cannot {what} {name}: the store {error}")]
+    #[error("{}the store {error}", call_of(what, name, error))]
     Store {
         /// The call.
         what: String,
@@ -347,6 +347,14 @@ impl Error {
             Error::Pack { name, why } => format!("the pack {name} is damaged: {why}"),
             other => other.to_string(),
         }
+    }
+}
+
+/// The call that has failed, in words. Where the place is not there any call fails, whatever its object.
+fn call_of(what: &str, name: &str, error: &StoreError) -> String {
+    match error {
+        StoreError::Gone(_) => String::new(),
+        _ => format!("cannot {what} {name}: "),
     }
 }
 
