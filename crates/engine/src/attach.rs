@@ -215,7 +215,7 @@ fn accept_locked(
     let is_up = readable && region.control().fence.load(Acquire) == fence::FENCED;
     let is_replaced = match base.header() {
         Err(Error::Replaced(_)) => true,
-        header => session::lacks_fence(path, &header?, is_up),
+        header => aside::lacks_fence(path, &header?, is_up),
     };
     if is_replaced {
         drop(base);

@@ -626,16 +626,6 @@ pub(crate) fn remove_log(path: &Path, meant: Option<FileIdentity>) -> Result<()>
     Ok(())
 }
 
-/// True if the file is another one than its WAL belongs to, whose fence is up there: by memory (`is_up`), or because the log has
-/// commits that the WAL has not (SESSION-3).
-pub(crate) fn lacks_fence(path: &Path, header: &BaseHeader, is_up: bool) -> bool {
-    let has_more = || {
-        LogScan::open(&OsStorage, &log_path(path), header.salt, header.generation)
-            .is_ok_and(|scan| scan.summary().newest > header.generation)
-    };
-    header.fence_in_wal_alone && (is_up || has_more())
-}
-
 /// Accepts the base as it is and gives up commits that are only in the log. No process has the
 /// database open. `is_replaced`: the file is not of this session, and may be anything.
 pub fn accept_base(path: &Path, base: &mut dyn Base, is_replaced: bool) -> Result<()> {
