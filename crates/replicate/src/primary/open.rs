@@ -205,7 +205,9 @@ async fn lost_before(world: &World, tip: &Tip) -> Result<Option<String>> {
     }
     if header.snapshot <= header.broken {
         // It waits for one in any case.
-        return Ok(tip.hole.map(|number| removed((number, number))));
+        let Some(hole) = tip.hole else { return Ok(None) };
+        let missing = tip.listing.missing_surely(world, hole).await?;
+        return Ok(missing.first().copied().map(removed));
     }
     let mut reader = Reader::with(world, tip.listing.clone());
     Ok(match snapshots::read(&mut reader, header.snapshot, header.chain).await? {
