@@ -84,6 +84,25 @@ fn a_log_that_is_given_up_is_kept_under_another_name() {
 }
 
 #[test]
+fn nothing_of_a_wal_is_brought_into_the_file_that_another_one_has_replaced() {
+    let Some(scene) = Scene::killed(4) else { return };
+    let other = scene.folder().join("other.db");
+    // In as many steps as the one before, so that its counter of changes fits the WAL.
+    scene.ours_on(&other, "CREATE TABLE z(a); INSERT INTO z VALUES(9)").done();
+    finish(command(&["enable"]).arg(&other)).done();
+    std::fs::rename(&other, scene.beside("")).unwrap();
+    let wal = std::fs::read(scene.beside("-wal")).unwrap();
+    assert!(!wal.is_empty(), "it has a page of the one before");
+    scene.plait(&["recover"]).failed().says(&["belong to another database file"]);
+    scene.plait(&["check"]).says(&["integrity     ok"]);
+    let ran = scene.plait(&["recover", "--accept-base", "--yes"]).done();
+    ran.says(&["accepted as it is", "app.db-plait-given-up-1", "app.db-wal-given-up-1"]);
+    assert_eq!(std::fs::read(scene.beside("-wal-given-up-1")).unwrap(), wal);
+    assert_eq!(scene.stock("SELECT a FROM z").done().out, "9\n");
+    assert_eq!(scene.ours("INSERT INTO z VALUES(8); SELECT sum(a) FROM z").done().out, "17\n");
+}
+
+#[test]
 fn a_database_in_use_needs_no_recovery() {
     let Some(scene) = Scene::concurrent() else { return };
     let mut shell = scene.shell();

@@ -212,9 +212,10 @@ fn accept_locked(
     }
     let _alone = session::claim_log(path, true)?;
     let mut base = open()?;
+    let is_up = readable && region.control().fence.load(Acquire) == fence::FENCED;
     let is_replaced = match base.header() {
         Err(Error::Replaced(_)) => true,
-        other => other.map(|_| false)?,
+        header => aside::lacks_fence(path, &header?, is_up),
     };
     if is_replaced {
         drop(base);

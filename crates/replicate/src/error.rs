@@ -12,7 +12,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A call of the store.
-    #[error("cannot {what} {name}: the store {error}")]
+    #[error("{}the store {error}", call_of(what, name, error))]
     Store {
         /// The call.
         what: String,
@@ -115,14 +115,23 @@ pub enum Error {
     /// The place ends before what a follower has.
     #[error(
         "the place ends with record {newest}, and the database has record {number} already: the place was put back to an earlier \
-         state, or has lost its newest records; bring back what was there, or wait: what is shipped there from now on is \
-         taken over from a snapshot in a record behind {number}"
+         state, or has lost its newest records; bring back what was there, or wait: the database goes on by itself when what \
+         is shipped there has come behind record {number}; to have it at once, follow with a database of another name"
     )]
     Behind {
         /// The last that the database has.
         number: RecordNumber,
         /// The last at the place.
         newest: RecordNumber,
+    },
+    /// The place has forgotten what a follower has, and goes on without it.
+    #[error(
+        "the place has another record {number} than the one that the database has: it was put back to an earlier state, and \
+         shipped to from there on; the database goes on with a copy of the newest record, when a snapshot leads to that"
+    )]
+    Forked {
+        /// The last that the database has.
+        number: RecordNumber,
     },
     /// The moment that was asked for cannot be restored.
     #[error("{0}")]
@@ -338,6 +347,14 @@ impl Error {
             Error::Pack { name, why } => format!("the pack {name} is damaged: {why}"),
             other => other.to_string(),
         }
+    }
+}
+
+/// The call that has failed, in words. Where the place is not there any call fails, whatever its object.
+fn call_of(what: &str, name: &str, error: &StoreError) -> String {
+    match error {
+        StoreError::Gone(_) => String::new(),
+        _ => format!("cannot {what} {name}: "),
     }
 }
 

@@ -122,35 +122,36 @@ fn probe(url: &str, measures: bool, rounds: u32) -> Result<(), String> {
     };
     let store = objects::open(url, Missing::Refuse)?;
     // One runtime for all: connections belong to it.
-    real::block_on(race(store, measures, rounds))
+    real::block_on(async { Ok(race(store, measures, rounds).await) })?
 }
 
-async fn race(store: Objects, measures: bool, rounds: u32) -> Result<(), Error> {
-    let verdict = probe::probe(&store, &real::Chance, rounds).await?;
+async fn race(store: Objects, measures: bool, rounds: u32) -> Result<(), String> {
+    let in_words = |error: Error| error.to_string();
+    let verdict = probe::probe(&store, &real::Chance, rounds).await.map_err(in_words)?;
     let Verdict { rounds, without_winner, winners_max, .. } = &verdict;
-    println!(
+    said::say(&format!(
         "{rounds} races of {} callers; most winners in one: {winners_max}; without a winner: \
-         {without_winner}",
+         {without_winner}\n",
         probe::RACERS
-    );
-    verdict.check()?;
-    println!("fit for replicas: one caller at a time can create an object of a name");
+    ))?;
+    verdict.check().map_err(in_words)?;
+    said::say("fit for replicas: one caller at a time can create an object of a name\n")?;
     if let Some(why) = &verdict.refusal {
-        println!("nothing is ever deleted there: {}", printable(&why.to_string()));
+        said::say(&format!("nothing is ever deleted there: {}\n", printable(&why.to_string())))?;
     }
     if measures {
         let world = real::world(store, Patience::Tries(6));
         for (bytes, count) in [(4 << 10, 200), (4 << 20, 16)] {
-            let measured = measure(&world, bytes, count).await?;
-            println!(
+            let measured = measure(&world, bytes, count).await.map_err(in_words)?;
+            said::say(&format!(
                 "records of {}: {:.2} ms (half of them), {:.2} ms (99 of 100), {:.0} a second, \
-                 {:.1} MB/s",
+                 {:.1} MB/s\n",
                 HumanBytes(bytes as u64),
                 measured.median.as_secs_f64() * 1e3,
                 measured.p99.as_secs_f64() * 1e3,
                 measured.per_second(),
                 measured.megabytes_per_second()
-            );
+            ))?;
         }
     }
     Ok(())
@@ -199,7 +200,12 @@ fn shown(found: &Replicas) -> String {
     }
     text += &lost(found);
     if tip.broken > plait_replicate::ids::RecordNumber::FIRST {
-        let _ = writeln!(text, "broken off last at record {}", tip.broken);
+        let _ = writeln!(
+            text,
+            "newest break: record {}, where a new session of the database, a change of its schema or the like came between: \
+             only a snapshot behind it leads on from there",
+            tip.broken
+        );
     }
     let _ = writeln!(
         text,

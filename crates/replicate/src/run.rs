@@ -232,7 +232,7 @@ async fn ship(
     let stop = Rc::new(Stop::default());
     let store = Rc::new(store);
     let world = real::stoppable_world(Rc::clone(&store), &stop);
-    let ships = Box::pin(ship_until_stopped(args, &store, &world, living, &stop, shared));
+    let ships = Box::pin(ship_until_stopped(args, &store, &world, living, &stop, shared, database));
     let told = Box::pin(async {
         loop {
             tell(&world, database);
@@ -312,6 +312,7 @@ async fn ship_until_stopped(
     living: Living,
     stop: &Stop,
     shared: &Shared,
+    database: &Arc<Database>,
 ) -> Result<()> {
     race(store, world, stop).await?;
     if stop.is_stopped() {
@@ -328,12 +329,15 @@ async fn ship_until_stopped(
         tip.epoch,
         tip.number
     ));
+    let mut lost = None;
     while !stop.is_stopped() {
+        if world.lost() != lost {
+            // A small snapshot makes up for it before the next second.
+            tell(world, database);
+            lost = world.lost();
+        }
         match sidecar.step().await {
-            Err(error @ Error::Removed { .. }) => {
-                eprintln!("plait-replicate: {}", line(&error.to_string()));
-                sidecar = sidecar.open_anew().await?;
-            }
+            Err(Error::Removed { .. }) => sidecar = sidecar.open_anew().await?,
             done => done?,
         }
     }

@@ -19,6 +19,7 @@ typedef struct PlBase {
   const PlMarks *pMarks;  /* the session's, or 0 before it has begun */
   int bStrange;           /* its WAL-index is not the session's */
   int eRival;             /* PLR_x of the call that failed */
+  int bFenceInWalAlone;   /* as plBaseHeader() has found it */
   int bMerged;            /* the open write transaction has put or deleted entries */
   u32 aWalSalt[2];        /* of the WAL when that transaction began */
   u32 iWalEnd;            /* its last frame then */
@@ -118,9 +119,20 @@ static int plBaseOpen(const char *zPath, void **ppBase, char **pzErr){
   return SQLITE_OK;
 }
 
+static int plBaseHeader(void *p, PlHeader *pOut);
+
 static void plBaseClose(void *p){
   PlBase *pBase = (PlBase*)p;
   if( pBase==0 ) return;
+  if( pBase->bFenceInWalAlone ){
+    /* What has opened it may have given it up as another file than the WAL's: a last close would bring pages of that one
+    ** into it. Where it is so still, the WAL stays as it is. */
+    PlHeader header = {0};
+    int rc = plBaseHeader(pBase, &header);
+    sqlite3_mutex_enter(pBase->db->mutex);
+    if( rc || header.fenceInWalAlone ) plForgetWal(plBaseBtree(pBase));
+    sqlite3_mutex_leave(pBase->db->mutex);
+  }
   plApplyClose(&pBase->apply);
   sqlite3_close(pBase->db);
   sqlite3_free(pBase->zMsg);
@@ -189,7 +201,7 @@ static int plBaseHeader(void *p, PlHeader *pOut){
       u8 bFenced = 0;
       plHold(pBt);
       rc = plBaseFits(pBase, &bFenced);
-      pOut->fenceInWalAlone = pOut->fenced && !bFenced;
+      pBase->bFenceInWalAlone = pOut->fenceInWalAlone = pOut->fenced && !bFenced;
       if( rc ){
         plBaseRefuse(pBase);
       }else{

@@ -182,9 +182,12 @@ pub fn people(pids: &[u32]) -> String {
     format!("{word} {}", names.join(", "))
 }
 
-/// A process by number and name: `12 (python3)`. 0 stands for one whose number means somebody else here.
+/// Stands for a process of another pid namespace, whose number means somebody else here.
+pub const ELSEWHERE: u32 = 0;
+
+/// A process by number and name: `12 (python3)`.
 pub fn person(pid: u32) -> String {
-    if pid == 0 {
+    if pid == ELSEWHERE {
         return "of another pid namespace".to_owned();
     }
     match std::fs::read_to_string(format!("/proc/{pid}/comm")) {

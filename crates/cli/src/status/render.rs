@@ -50,7 +50,7 @@ pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
     let rates = before.and_then(|b| Some((b.session.as_ref()?, (look.at - b.at).as_secs_f64())));
     let pages = prepared_pages(look).into_iter().chain(put_aside(look)).collect();
     let hot = hot_row(&session.conflicts).into_iter().collect();
-    let replica = [follows(file, look).into_iter().collect(), replication::lines(session)].concat();
+    let replica = [follows(file, look).into_iter().collect(), shipped(look, session)].concat();
     let lines =
         [traffic(session, rates), sizes(session), replica, pages, hot, trouble(session)].concat();
     for (name, value) in lines {
@@ -76,6 +76,11 @@ fn with_advice(file: &Path, replica: &Replica, said: String) -> String {
         None => said,
         Some((what, advice)) => format!("{said}; {}", styled(NOTICE, format!("{what}: {advice}"))),
     }
+}
+
+/// What is known of the sidecar that ships it.
+fn shipped(look: &Look, session: &Session) -> Vec<(&'static str, String)> {
+    replication::lines(session, &replication::sidecars(look.outside.alive()))
 }
 
 /// What it is a replica of, and how far it is; or that it was one.

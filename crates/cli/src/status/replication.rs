@@ -1,11 +1,27 @@
 //! What is known of the sidecar that ships the database elsewhere.
 
+use std::path::Path;
+
 use super::session::Session;
+use super::{ELSEWHERE, person};
 use crate::console::{BAD, NOTICE, styled};
 use crate::quantity::{age, bytes, count, of};
 
-/// Lines about replication; none if no sidecar has run in this session.
-pub fn lines(now: &Session) -> Vec<(&'static str, String)> {
+/// Which of the members of a session may be sidecars: those that run one, and those of other pid namespaces, as containers
+/// have.
+pub fn sidecars(members: &[u32]) -> Vec<u32> {
+    members.iter().copied().filter(|&pid| pid == ELSEWHERE || is_sidecar(pid)).collect()
+}
+
+fn is_sidecar(pid: u32) -> bool {
+    let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let mut words = words.split('\0');
+    let program = words.next().and_then(|program| Path::new(program).file_name());
+    program.is_some_and(|name| name == "plait-replicate") && words.next() == Some("run")
+}
+
+/// Lines about replication; none if no sidecar has run in this session. `sidecars` may be some.
+pub fn lines(now: &Session, sidecars: &[u32]) -> Vec<(&'static str, String)> {
     let v = |name: &str| now.value(name);
     let place = now.text("replication_place");
     if place.is_empty() {
@@ -27,7 +43,14 @@ pub fn lines(now: &Session) -> Vec<(&'static str, String)> {
     );
     let mut lines = vec![("replica", place.to_owned()), ("shipped", shipped)];
     if v("replication_running") == 0 {
-        let what = "the sidecar does not run: start plait-replicate run";
+        // Before its first record it holds nothing of the log.
+        let what = match sidecars.iter().max() {
+            None => "the sidecar does not run: start plait-replicate run".to_owned(),
+            Some(&ELSEWHERE) => "no sidecar ships it now: start plait-replicate run, unless one runs in another container and \
+                                 waits for its place"
+                .to_owned(),
+            Some(&pid) => format!("process {} begins, or waits for its place, and ships nothing yet", person(pid)),
+        };
         lines.push(("sidecar", styled(NOTICE, what)));
     }
     let error = now.text("replication_error");
@@ -50,7 +73,11 @@ mod tests {
     }
 
     fn text(numbers: &[(&str, i64)], texts: &[(&str, &str)]) -> String {
-        lines(&session(numbers, texts))
+        text_with(numbers, texts, &[])
+    }
+
+    fn text_with(numbers: &[(&str, i64)], texts: &[(&str, &str)], sidecars: &[u32]) -> String {
+        lines(&session(numbers, texts), sidecars)
             .into_iter()
             .map(|(name, line)| format!("{name}: {line}\n"))
             .collect()
@@ -59,6 +86,27 @@ mod tests {
     #[test]
     fn without_a_sidecar_nothing_is_said() {
         assert_eq!(text(&[("commits", 3)], &[]), "");
+    }
+
+    #[test]
+    fn a_process_that_runs_a_sidecar_is_known_by_its_words() {
+        use std::os::unix::process::CommandExt as _;
+        let folder = tempfile::tempdir().expect("a folder");
+        let named = |name: &str, word: &str| {
+            std::fs::write(folder.path().join(word), "read line").expect("a script");
+            let mut command = std::process::Command::new("/bin/sh");
+            command.arg0(name).arg(word).current_dir(folder.path());
+            command.stdin(std::process::Stdio::piped()).spawn().expect("it runs")
+        };
+        let children =
+            [("/usr/bin/plait-replicate", "run"), ("plait-replicate", "follow"), ("sh", "run")]
+                .map(|(name, word)| named(name, word));
+        let [runs, follows, other] = children.each_ref().map(std::process::Child::id);
+        assert_eq!(sidecars(&[follows, ELSEWHERE, runs, other]), [ELSEWHERE, runs]);
+        for mut child in children {
+            drop(child.stdin.take());
+            child.wait().expect("it ends");
+        }
     }
 
     #[test]
@@ -73,6 +121,13 @@ mod tests {
         let said = text(&numbers, &place);
         for part in ["s3://b/app", "12 commits", "behind", "start plait-replicate run", "is full"] {
             assert!(said.contains(part), "{part}: {said}");
+        }
+        for (sidecars, part) in [
+            ([ELSEWHERE, 4_000_000_000], "process 4000000000 begins"),
+            ([ELSEWHERE; 2], "unless one runs"),
+        ] {
+            let said = text_with(&numbers, &place, &sidecars);
+            assert!(said.contains(part) && !said.contains("does not run"), "{part}: {said}");
         }
         let said = text(&[("replication_running", 1)], &place[..1]);
         assert!(said.contains("all that is committed is there") && !said.contains("sidecar"));

@@ -181,6 +181,16 @@ pub(crate) fn check_beside(path: &Path, let_go: impl Fn(&Path) -> bool) -> Resul
     session::refuse_used_log(path)
 }
 
+/// True if the file is another one than its WAL belongs to, whose fence is up there: by memory (`is_up`), or because the log has
+/// commits that the WAL has not (SESSION-3).
+pub(crate) fn lacks_fence(path: &Path, header: &BaseHeader, is_up: bool) -> bool {
+    let has_more = || {
+        LogScan::open(&OsStorage, &log_path(path), header.salt, header.generation)
+            .is_ok_and(|scan| scan.summary().newest > header.generation)
+    };
+    header.fence_in_wal_alone && (is_up || has_more())
+}
+
 /// Removes the WAL and WAL-index that SQLite left for another file.
 pub(crate) fn remove_wal(path: &Path) -> Result<()> {
     for suffix in ["-wal", "-shm"] {

@@ -116,7 +116,11 @@ impl Following {
         let leads_on = match self.stuck {
             None | Some(Stuck::Refused) => true,
             Some(Stuck::Begins | Stuck::Damaged(_)) => header.snapshot > has,
+            Some(Stuck::PutBack) => header.snapshot > header.broken,
         };
+        if header.number < has {
+            return Err(Error::Behind { number: has, newest: header.number });
+        }
         if header.number <= has || !leads_on {
             return Ok(None);
         }

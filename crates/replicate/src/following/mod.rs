@@ -46,9 +46,10 @@ use self::copying::Made;
 use self::gathering::Batch;
 pub use self::live::{Live, Unjoined};
 use self::mark::{Mark, Trouble};
-use crate::chain::{Flow, Reader, Tip, find_tip};
+use crate::chain::{Flow, Found, Reader, Tip, find_tip};
 use crate::error::{Error, Result, line, printable};
-use crate::ids::{ChainId, RecordNumber};
+use crate::ids::{ChainId, Hash, RecordNumber};
+use crate::record::header_of;
 use crate::store::Backoff;
 use crate::store::url::Place;
 use crate::world::{Patience, World};
@@ -105,7 +106,7 @@ pub struct Following {
     /// Failures of the database in a row.
     failures: u32,
     /// The last trouble that was told.
-    told: Option<String>,
+    told: Option<Error>,
     backoff: Backoff,
     /// Between looks for a snapshot, each of which asks for more than the next record.
     rarely: Backoff,
@@ -122,6 +123,8 @@ enum Stuck {
     Damaged(u32),
     /// The database does not take it: any later record.
     Refused,
+    /// The place was put back, and shipped to from there on: any later record to which a snapshot leads.
+    PutBack,
 }
 
 fn target(number: RecordNumber, why: impl std::fmt::Display) -> Error {
@@ -261,12 +264,14 @@ impl Following {
                     Error::Target { .. } | Error::Unseen(_) => TARGET_PAUSE,
                     // Nor of a folder that is not there.
                     _ if error.is_gone() => GONE_PAUSE,
+                    // Records are waited for that come one by one.
+                    Error::Behind { .. } => self.rarely.next(self.world.random()),
                     _ => self.backoff.next(self.world.random()),
                 };
                 self.world.clock().sleep(pause.max(self.settings.poll)).await;
                 let text = error.to_string();
-                Ok(match self.told.replace(text.clone()) {
-                    Some(told) if told == text => Done::StillStuck,
+                Ok(match self.told.replace(error) {
+                    Some(told) if is_said(&told, self.told.as_ref()) => Done::StillStuck,
                     _ => Done::Stuck(text),
                 })
             }
@@ -403,6 +408,12 @@ impl Following {
             | Error::Emptied { .. }
             | Error::Withheld { .. }
             | Error::Unseen(_) => return,
+            Error::Behind { .. } => {
+                // What is there when it has come so far is looked at anew.
+                self.stuck = None;
+                return;
+            }
+            Error::Forked { .. } => Stuck::PutBack,
             Error::Target { .. } => {
                 // A member of the session that comes anew knows more.
                 self.leave();
@@ -516,7 +527,12 @@ impl Following {
             Ok(batch) => batch,
             Err(error) => {
                 self.forget();
-                return Err(error);
+                return Err(match error {
+                    Error::Unlinked { .. } if self.is_forked(&mark).await? => {
+                        Error::Forked { number: before }
+                    }
+                    error => error,
+                });
             }
         };
         let Batch { mark: reached, weight, ends, is_full } = batch;
@@ -550,7 +566,6 @@ impl Following {
         }
         if let Some((error, stuck)) = ends {
             self.stuck = Some(stuck);
-            self.told = Some(error.to_string());
             return Ok(Done::Stuck(error.to_string()));
         }
         if is_full || reached.record > before {
@@ -579,6 +594,18 @@ impl Following {
         Err(Error::Behind { number, newest: header.number })
     }
 
+    /// True if the place has another record of the mark's number: it has forgotten that one, and was shipped to since.
+    async fn is_forked(&self, mark: &Mark) -> Result<bool> {
+        let number = mark.record;
+        match Reader::new(&self.world).object(number, true).await {
+            Ok(Found::Object(bytes)) => Ok(Hash::of(&bytes) != mark.hash
+                && header_of(&bytes)
+                    .is_ok_and(|there| (there.chain, there.number) == (mark.chain, number))),
+            Err(error @ Error::Store { .. }) => Err(error),
+            Ok(Found::Nothing) | Err(_) => Ok(false),
+        }
+    }
+
     /// The newest record at the place.
     async fn tip(&self) -> Result<Tip> {
         let has = self.mark.as_ref().map_or(RecordNumber::NONE, |mark| mark.record);
@@ -595,6 +622,14 @@ impl Following {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// True if this was said: of a place that is behind, how far it has come is not said again and again.
+fn is_said(told: &Error, now: Option<&Error>) -> bool {
+    match (told, now) {
+        (Error::Behind { number, .. }, Some(Error::Behind { number: now, .. })) => number == now,
+        (told, now) => Some(told) == now,
     }
 }
 

@@ -174,8 +174,9 @@ impl Living {
                     // Files beside it may be the new one's by now: the engine takes them for the former one's.
                     Some(_) => format!(
                         "{shown} is another file than the one that was shipped: it was removed and made anew, or replaced (if \
-                         that was meant, start once with --take-over: it is shipped on behind the other, which can be \
-                         restored; else close all programs and put the former one back, with the files beside it)"
+                         that was meant, close all programs and start once with --take-over, which says what to do where files \
+                         of the former one are left beside it: it is shipped on behind the other, which can be restored; else \
+                         close them and put the former one back, with the files beside it)"
                     ),
                 })
             }

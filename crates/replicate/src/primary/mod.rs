@@ -182,7 +182,11 @@ impl Sidecar {
         if self.time_to_record().is_zero() {
             return self.ship().await;
         }
-        let did = self.copy_some().await? || self.pack_some().await || self.sweep_some().await?;
+        // What was removed before it began is told before a snapshot makes up for that.
+        let did = (self.retention.has_not_looked() && self.sweep_some().await?)
+            || self.copy_some().await?
+            || self.pack_some().await
+            || self.sweep_some().await?;
         let rest = if did { Duration::ZERO } else { self.time_to_record() };
         let rest = rest.min(self.time_to_others());
         self.world.clock().sleep(rest).await;

@@ -31,8 +31,8 @@ struct Opened {
     start: Start,
     /// True if another library wrote the chain before.
     is_upgraded: bool,
-    /// True if a record before it is missing that a snapshot needs, or the newest snapshot is.
-    has_hole: bool,
+    /// What the place has lost of what leads to the newest record before it.
+    lost: Option<String>,
     listing: Listing,
 }
 
@@ -94,7 +94,7 @@ impl Sidecar {
     }
 
     fn new(world: World, source: Box<dyn Source>, settings: Settings, opened: Opened) -> Sidecar {
-        let Opened { record, bytes, start, is_upgraded, has_hole, listing } = opened;
+        let Opened { record, bytes, start, is_upgraded, lost, listing } = opened;
         let header = record.header;
         let inherited = (header.first <= header.number && start.follows == Follows::Stream)
             .then_some(header.first);
@@ -108,7 +108,7 @@ impl Sidecar {
             flow.loosen();
         }
         let now = world.clock().now();
-        let snapshots = Snapshots::new(&header, is_upgraded, has_hole, now);
+        let snapshots = Snapshots::new(&header, is_upgraded, lost, now);
         let packing = Packing::new(listing.packed().next(), now);
         let writer = Writer {
             chain: header.chain,
@@ -190,22 +190,36 @@ async fn damaged_tip(world: &World, damage: Error, take_over: bool) -> Result<Ti
     })
 }
 
-/// True if the newest record cannot be reached: one between its snapshot and it is missing, or the snapshot's own is
-/// missing or damaged.
-async fn has_lost(world: &World, tip: &Tip) -> Result<bool> {
+/// What keeps the newest record from being reached: itself is damaged, one between its snapshot and it is missing, or the
+/// snapshot's own is missing or damaged.
+async fn lost_before(world: &World, tip: &Tip) -> Result<Option<String>> {
+    const REMOVED: &str = "removed from the place, by a rule of the bucket or by hand";
     let header = &tip.record.header;
+    let named = |number| format!("record {number} ({})", names::record(number));
+    let removed = |(first, last)| match first == last {
+        true => format!("{} was {REMOVED}", named(first)),
+        false => format!("records {first} to {last} were {REMOVED}"),
+    };
     if tip.hole == Some(header.number) {
-        return Ok(true);
+        return Ok(Some(format!("{}, the newest one, is damaged", named(header.number))));
     }
     if header.snapshot <= header.broken {
         // It waits for one in any case.
-        return Ok(tip.hole.is_some());
+        let Some(hole) = tip.hole else { return Ok(None) };
+        let missing = tip.listing.missing_surely(world, hole).await?;
+        return Ok(missing.first().copied().map(removed));
     }
     let mut reader = Reader::with(world, tip.listing.clone());
-    match snapshots::read(&mut reader, header.snapshot, header.chain).await? {
-        Some(snapshot) => Ok(!tip.listing.missing_surely(world, snapshot.first).await?.is_empty()),
-        None => Ok(true),
-    }
+    Ok(match snapshots::read(&mut reader, header.snapshot, header.chain).await? {
+        Some(snapshot) => {
+            let missing = tip.listing.missing_surely(world, snapshot.first).await?;
+            missing.first().copied().map(removed)
+        }
+        None => Some(format!(
+            "{}, with the newest snapshot, is missing or damaged at the place",
+            named(header.snapshot)
+        )),
+    })
 }
 
 /// Fails if nothing is at a place where the database was shipped to before. A list may be an old one, but the
@@ -277,11 +291,11 @@ async fn try_open(
     let is_own = |before: &&Before| {
         before.open.as_ref().is_some_and(|open| open.instance == source.instance())
     };
-    let has_hole = match &before {
-        Some(before) => has_lost(world, &before.tip).await?,
-        None => false,
+    let lost = match &before {
+        Some(before) => lost_before(world, &before.tip).await?,
+        None => None,
     };
-    let sound = before.as_ref().filter(|_| !has_hole).filter(is_own);
+    let sound = before.as_ref().filter(|_| lost.is_none()).filter(is_own);
     let tip = sound.map(|before| TipOf::new(&before.tip.record, before.tip.hash));
     let start = begin(world, source, tip).await?;
     noted(world, || source.note_opening(nonce)).await?;
@@ -299,7 +313,7 @@ async fn try_open(
     if is_stray && !is_planted(Fault::StrayUnseen) {
         return Ok(None);
     }
-    Ok(Some(Opened { record, bytes, start, is_upgraded, has_hole, listing }))
+    Ok(Some(Opened { record, bytes, start, is_upgraded, lost, listing }))
 }
 
 fn open_record(

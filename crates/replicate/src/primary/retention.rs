@@ -87,6 +87,11 @@ impl Retention {
         self.failures = 0;
     }
 
+    /// True until it is known what is there.
+    pub(super) fn has_not_looked(&self) -> bool {
+        self.known.is_none()
+    }
+
     /// Begins a sweep of packs, each behind its records, and of parts.
     fn begin(&mut self, mut packs: Vec<Vec<String>>, mut parts: Vec<String>) {
         let held = std::mem::take(&mut self.held);
@@ -244,7 +249,7 @@ impl Sidecar {
 
     /// Looks whether all is there without which the newest record cannot be restored: the records and the parts of the
     /// newest snapshot and of those that it changes, where a snapshot with all pages takes their place; and records behind
-    /// it, the first of which is returned. A list that does not have the newest record tells nothing: it is an old one,
+    /// it, the first of which is returned where that record can be restored else. A list that does not have the newest record tells nothing: it is an old one,
     /// another writer has gone on, or the place is not mounted. Nor does it of what can be read all the same.
     async fn look_for_lost(
         &mut self,
@@ -254,9 +259,7 @@ impl Sidecar {
     ) -> Result<Option<RecordNumber>> {
         let tip = &self.writer.tip;
         let newest = known.last().filter(|(number, _)| *number == tip.snapshot);
-        let Some((number, newest)) = newest.filter(|_| self.is_restorable()) else {
-            return Ok(None);
-        };
+        let Some((number, newest)) = newest else { return Ok(None) };
         if listing.highest() != tip.number {
             return Ok(None);
         }
@@ -266,7 +269,7 @@ impl Sidecar {
         let missing = listing.missing_surely(&self.once, oldest.unwrap_or_default()).await?;
         let numbers = missing.iter().flat_map(|(from, to)| (from.0..=to.0).map(RecordNumber));
         let gone: BTreeSet<_> = numbers.filter(|of| !self.packing.brings_back(*of)).collect();
-        if let Some(first) = gone.range(newest.first..).next() {
+        if let Some(first) = gone.range(newest.first..).next().filter(|_| self.is_restorable()) {
             return Ok(Some(*first));
         }
         let lost: Vec<String> =

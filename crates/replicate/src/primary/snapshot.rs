@@ -24,10 +24,8 @@ use crate::shelf::Draft;
 pub struct Snapshots {
     /// One is due whatever the log has.
     is_needed: bool,
-    /// It has to have all pages: something of the chain was removed, so what it would change may be
-    /// gone as well.
-    is_whole_needed: bool,
-    /// What the place has lost of the newest one.
+    /// What the place has lost of the newest one, or of what led from there to the end. The next one has to have all pages:
+    /// what it would change may be gone as well.
     lost: Option<String>,
     newest_ms: Option<u64>,
     /// The base that it has.
@@ -44,14 +42,13 @@ impl Snapshots {
     pub(super) fn new(
         open: &Header,
         is_upgraded: bool,
-        has_hole: bool,
+        lost: Option<String>,
         now: Duration,
     ) -> Snapshots {
         let is_usable = open.snapshot > open.broken;
         Snapshots {
             is_needed: is_upgraded || !is_usable,
-            is_whole_needed: has_hole,
-            lost: None,
+            lost,
             newest_ms: None,
             newest_base: None,
             log_bytes: 0,
@@ -71,12 +68,12 @@ impl Snapshots {
     /// What the newest one has, or one that it changes, is not at the place any more: one with all pages is due.
     pub(super) fn need_whole(&mut self, lost: String) {
         if self.lost.is_none() {
-            (self.is_needed, self.is_whole_needed, self.lost) = (true, true, Some(lost));
+            (self.is_needed, self.lost) = (true, Some(lost));
             self.copying.take_if(|copying| copying.parent != RecordNumber::NONE);
         }
     }
 
-    /// What the place has lost of the newest one, if it has.
+    /// What the place has lost of the newest one, or of what led from there to the end, if it has.
     pub(super) fn lost(&self) -> Option<&str> {
         self.lost.as_deref()
     }
@@ -106,7 +103,7 @@ impl Snapshots {
                     self.base_bytes =
                         u64::from(snapshot.page_bytes) * u64::from(snapshot.page_count);
                     self.log_bytes = 0;
-                    (self.is_whole_needed, self.lost) = (false, None);
+                    self.lost = None;
                     if let Some(draft) = self.draft.take() {
                         // Without them the next one is whole.
                         let _ = draft.put();
@@ -173,7 +170,7 @@ impl Snapshots {
 
     /// True if the next snapshot has to have all pages.
     pub(super) fn is_whole_needed(&self) -> bool {
-        self.is_whole_needed
+        self.lost.is_some()
     }
 
     /// The upload that is under way.

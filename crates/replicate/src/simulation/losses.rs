@@ -211,7 +211,10 @@ fn a_start_leads_over_a_damaged_newest_record() {
         }
         let mut sidecar = stage.open(&database, settings).expect("it leads over it");
         assert_eq!((sidecar.0.tip().number, sidecar.0.tip().broken), (tip.next(), tip.next()));
+        let lost = sidecar.0.world().lost().expect("it is told");
+        assert!(lost.contains(&format!("record {tip} (")) && lost.contains("is damaged"), "{lost}");
         live(&stage, &database, &mut sidecar, 8).expect("a quiet world");
+        assert_eq!(sidecar.0.world().lost(), None, "behind its snapshot");
         let found = look(&stage);
         assert!(found.is_newest_restorable() && found.spans.len() == 2, "{:?}", found.spans);
         agrees(&stage, &found);
@@ -418,10 +421,13 @@ fn the_pack_that_brings_a_record_back_is_made_at_once() {
 fn a_start_leads_over_what_was_removed_before_it() {
     let (stage, database, sidecar) = begun(packs());
     drop(sidecar);
-    remove_pack(&stage);
+    let (first, last) = remove_pack(&stage);
     let mut sidecar = stage.open(&database, packs()).expect("the same database");
     assert_eq!(sidecar.0.tip().broken, sidecar.0.tip().number);
+    let lost = sidecar.0.world().lost().expect("it is told");
+    assert!(lost.starts_with(&format!("records {first} to {last} were removed from")), "{lost}");
     live(&stage, &database, &mut sidecar, 12).expect("a quiet world");
+    assert_eq!(sidecar.0.world().lost(), None, "behind its snapshot");
     stage.restore(Stop::Newest).expect("from the new snapshot");
     // And another start goes on where that was.
     drop(sidecar);

@@ -2,13 +2,11 @@
 
 use std::time::Instant;
 
-#[cfg(feature = "crash-points")]
-use crate::following::mark;
 use crate::following::{
-    LOCK, PATIENCE, agrees, begun, beside, follower, is_told, is_told_nothing, nap, replica,
+    LOCK, PATIENCE, agrees, begun, beside, follower, is_told, is_told_nothing, mark, nap, replica,
 };
 use crate::model::rows_of;
-use crate::processes::Process;
+use crate::processes::{Process, open};
 #[cfg(feature = "crash-points")]
 use crate::stage::Stage;
 
@@ -85,6 +83,49 @@ fn a_place_that_is_behind_its_replica_is_said_to_be_put_back() {
     agrees(&stage);
     is_told_nothing(&stage);
     assert_eq!(third.terminated(), 0);
+}
+
+// holds TRAIL-3
+#[test]
+fn a_replica_goes_on_by_itself_when_a_place_that_was_put_back_has_passed_it() {
+    let (stage, sidecar) = begun();
+    // The session stays, and knows what was shipped.
+    let keeper = open(&stage.database);
+    keeper.query("SELECT count(*) FROM plait_status").expect("it is asked");
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+    let [earlier, later] = ["earlier", "later"].map(|name| stage.folder.path().join(name));
+    let copied = std::process::Command::new("cp").arg("-a").arg(&stage.url).arg(&earlier).status();
+    assert!(copied.is_ok_and(|status| status.success()));
+    let commit = |id: i64| {
+        stage.execute(&format!("INSERT INTO t VALUES({id}, 'a record')"));
+        stage.agrees()
+    };
+    let sidecar = stage.sidecar(&[]);
+    for id in 100..112 {
+        commit(id);
+    }
+    let follows = follower(&stage);
+    agrees(&stage);
+    assert_eq!((sidecar.terminated(), follows.terminated()), (0, 0));
+    let has = mark(&stage).record;
+    std::fs::rename(&stage.url, &later).expect("it goes");
+    std::fs::rename(&earlier, &stage.url).expect("it comes back");
+    let sidecar = stage.sidecar(&[]);
+    let newest = commit(200).record;
+    assert!(newest.next() < has, "{newest}: it is far behind {has}");
+    let follows = follower(&stage);
+    is_told(&stage, &format!("the place ends with record {newest}, "));
+    is_told(&stage, &format!("when what is shipped there has come behind record {has}"));
+    let newest = commit(201).record;
+    is_told(&stage, &format!("the place ends with record {newest}, "));
+    let taken = (202..).map(commit).find(|restored| restored.record > has).expect("it passes");
+    assert!(taken.snapshot < has, "no other snapshot was taken");
+    agrees(&stage);
+    is_told_nothing(&stage);
+    commit(300);
+    agrees(&stage);
+    assert_eq!((sidecar.terminated(), follows.terminated()), (0, 0));
 }
 
 // holds TRAIL-2

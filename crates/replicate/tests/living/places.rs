@@ -79,7 +79,7 @@ fn a_folder_that_is_moved_away_is_missed_and_not_made_anew() {
     let missed = format!("the store is not there: there is no folder {}", stage.url.display());
     let said = trouble(&stage);
     assert!(
-        said.contains(&missed) && said.ends_with("tried again, after 10 seconds at most"),
+        said.starts_with(&missed) && said.ends_with("tried again, after 10 seconds at most"),
         "{said}"
     );
     assert!(begun.elapsed().as_secs() < 8, "before it would have looked for its place");
@@ -130,6 +130,22 @@ fn a_probe_leaves_no_folder_where_none_was() {
     says(&[Path::new("probe"), &nested], 0);
     probe();
     assert!(stage.url.exists());
+}
+
+#[test]
+fn a_reader_of_an_answer_that_has_gone_away_is_nobodys_trouble() {
+    let (stage, sidecar) = begun();
+    stage.agrees();
+    for command in ["probe", "replicas"] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut asks = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+        asks.arg(command).arg(&stage.url).stdout(writer);
+        let output = asks.stderr(std::process::Stdio::piped()).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*said), (Some(0), ""), "{command}");
+    }
+    assert_eq!(sidecar.terminated(), 0);
 }
 
 // holds FOLDER-2
@@ -403,9 +419,38 @@ fn parts_that_were_removed_are_listed_as_missing_and_made_up_for_by_the_next_sta
     {
         assert!(said.contains(part), "{part}: {said}");
     }
-    let sidecar = stage.sidecar(&[]);
-    assert!(stage.agrees().snapshot > first, "from another one");
-    assert_eq!(sidecar.terminated(), 0);
+    let second =
+        starts(&stage, first, &format!("parts of the snapshot in record {first} were removed"));
     let said = list();
     assert!(said.contains(" to the newest\n") && !said.contains("missing"), "{said}");
+    // A record behind it.
+    let sidecar = stage.sidecar(&[]);
+    keeper.execute("INSERT INTO t VALUES(4, 'behind it')").expect("it commits");
+    let gone = stage.agrees().record;
+    keeper.execute("INSERT INTO t VALUES(5, 'behind that')").expect("it commits");
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+    std::fs::remove_file(stage.url.join(plait_replicate::names::record(gone)))
+        .expect("it is there");
+    starts(&stage, second, &format!("record {gone} ("));
+}
+
+/// Starts a sidecar, until another snapshot has taken the place of this one; it says what was lost. Returns the new one.
+fn starts(stage: &Stage, snapshot: RecordNumber, lost: &str) -> RecordNumber {
+    let path = stage.folder.path().join("said");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+    command.arg("run").arg(&stage.url).arg(&stage.database).args(["--interval", "50ms"]);
+    command
+        .stdout(std::process::Stdio::null())
+        .stderr(std::fs::File::create(&path).expect("a file"));
+    let sidecar = Process::of(command.spawn().expect("it runs"));
+    let newest = stage.agrees().snapshot;
+    assert!(newest > snapshot, "from another one");
+    assert_eq!(sidecar.terminated(), 0);
+    let said = std::fs::read_to_string(&path).expect("it is read");
+    assert!(
+        said.contains(lost) && said.contains("restored before a snapshot is complete"),
+        "{said}"
+    );
+    newest
 }

@@ -82,3 +82,21 @@ fn a_database_that_was_made_anew_with_all_its_files_is_said_to_be_another() {
     anew.agrees();
     assert_eq!(taker.terminated(), 0);
 }
+
+#[test]
+fn files_that_a_replaced_database_has_left_are_told_by_the_start_that_takes_over() {
+    let stage = Stage::new();
+    let sidecar = stage.sidecar(&[]);
+    stage.agrees();
+    // The log alone has it: the snapshot is there.
+    stage.execute("INSERT INTO t VALUES(1, 'first')");
+    stage.agrees();
+    let other = Stage::new();
+    std::fs::copy(&other.database, stage.folder.path().join("other.db")).expect("a copy");
+    std::fs::rename(stage.folder.path().join("other.db"), &stage.database).expect("it replaces");
+    assert_eq!(sidecar.ended().code(), Some(1));
+    let start = [Path::new("run"), &stage.url, &stage.database, Path::new("--take-over")];
+    let said = says(&start, 1);
+    assert!(said.contains("plait recover --accept-base") && said.contains("former"), "{said}");
+    assert!(said.contains("close every program"), "{said}");
+}
