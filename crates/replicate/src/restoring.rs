@@ -184,7 +184,15 @@ fn told(args: &RestoreArgs, restored: &Restored, bytes: u64, is_undecided: bool)
     );
     if let Some(number) = restored.clock_set_back {
         text += &format!(
-            "the primary's clock was set back at record {number}: times before and after it overlap\n"
+            "the primary's clock was set back at record {number}, or before: times before and after that overlap, and this \
+             may be another moment than was meant; if so, use --record\n"
+        );
+    }
+    if let Some((number, written_ms)) = restored.much_later {
+        text += &format!(
+            "record {number}, the next one, was written more than a day later ({}): if programs were at work in between, \
+             the primary's clock was wrong there, and --record finds later moments\n",
+            dates::utc(written_ms)
         );
     }
     if restored.differs {

@@ -352,6 +352,8 @@ fn what_is_old_stays_while_the_newest_snapshot_is_lost() {
     let (gone, _) = remove_pack(&stage);
     let (mut sidecar, missed) = goes_on(&stage, &database, sidecar);
     assert!(missed.is_some() && look(&stage).snapshots.len() == 2);
+    // The next snapshot has another base.
+    live(&stage, &database, &mut sidecar, 8).expect("a quiet world");
     let uploads = stage.objects.names_with(names::PARTS);
     let uploads = uploads.iter().filter_map(|name| names::parse_part(name));
     let newest = uploads.map(|(upload, _)| upload).max_by_key(|upload| upload.begun);
