@@ -223,7 +223,9 @@ fn told(args: &RestoreArgs, restored: &Restored, bytes: u64, is_undecided: bool)
              may be another moment than was meant; if so, use --record\n"
         );
     }
-    if let Some((number, written_ms)) = restored.much_later {
+    if restored.clock_set_back.is_none()
+        && let Some((number, written_ms)) = restored.much_later
+    {
         text += &format!(
             "record {number}, the next one, was written more than a day later ({}): if programs were at work in between, \
              the primary's clock was wrong there, and --record finds later moments\n",

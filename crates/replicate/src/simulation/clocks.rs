@@ -174,6 +174,8 @@ fn a_sweep_that_finds_the_newest_record_not_restorable_is_tried_again_soon() {
     let (keep, sweep_every) = (Duration::from_secs(30), Duration::from_secs(1 << 20));
     let often = Settings { keep, sweep_every, ..calm() };
     let mut sidecar = stage.open(&database, often).expect("the same database");
+    // The copy is whole before the record that completes it, which waits for a read.
+    database.borrow_mut().fail_reads(20);
     assert!(!sidecar.0.is_restorable(), "at its first sweep");
     stage.work(&mut sidecar, Duration::from_secs(600)).expect("a quiet world");
     assert!(sidecar.0.is_restorable() && look(&stage).snapshots[0].record > first);
