@@ -27,6 +27,8 @@ pub enum Fault {
     FirstLate,
     /// Retention takes the newest snapshot for one before the window.
     FloorHigh,
+    /// Retention goes by a clock, and by stamps, that were wrong.
+    ClockBelieved,
     /// Retention deletes parts that a snapshot which is kept names.
     PartsDropped,
     /// The writer of a tip is not asked for: another one's on a twin machine counts as the own.
@@ -63,6 +65,7 @@ impl Fault {
         Fault::NamedEarly,
         Fault::FirstLate,
         Fault::FloorHigh,
+        Fault::ClockBelieved,
         Fault::PartsDropped,
         Fault::TwinUnseen,
         Fault::SumsOfAnother,

@@ -235,7 +235,7 @@ fn spans(found: &Replicas) -> String {
         let to_ms = dates::utc(span.to_ms);
         let to = match span.to {
             to if to == tip.number && found.damaged.is_none() => "to the newest".to_owned(),
-            to if to == tip.broken.before() => {
+            to if Some(span) == found.spans.last() && to == tip.broken.before() => {
                 format!("to record {to} ({to_ms}); what comes behind it waits for a snapshot")
             }
             to => format!("to record {to} ({to_ms})"),
@@ -274,4 +274,36 @@ fn lost(found: &Replicas) -> String {
                  one at once\n";
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use plait_replicate::ids::{ChainId, RecordNumber};
+    use plait_replicate::record::Header;
+    use plait_replicate::replicas::Span;
+
+    use super::*;
+
+    #[test]
+    fn a_snapshot_is_waited_for_behind_the_last_stretch_alone() {
+        let number = RecordNumber;
+        let span = |from, to| Span { from: number(from), from_ms: 1, to: number(to), to_ms: 2 };
+        let (snapshot, broken) = (number(23), number(20));
+        let tip = Header { number: number(30), snapshot, broken, ..Header::default() };
+        let mut found = Replicas {
+            chain: ChainId::default(),
+            tip,
+            damaged: None,
+            writer: None,
+            snapshots: Vec::new(),
+            unread: Vec::new(),
+            spans: vec![span(1, 19), span(22, 30)],
+            missing: Vec::new(),
+            packs: 0,
+            loose: 0,
+        };
+        assert!(!spans(&found).contains("waits for a snapshot"), "{}", spans(&found));
+        found.spans.pop();
+        assert!(spans(&found).contains("to record 19 (") && spans(&found).contains("waits"));
+    }
 }

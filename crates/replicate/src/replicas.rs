@@ -97,10 +97,12 @@ impl Replicas {
         let mut reader = Reader::with(world, listing.clone());
         let Known { snapshots, unread } =
             known_of(&mut reader, header.snapshot, header.chain).await?;
-        let parts: BTreeSet<String> = world.list(names::PARTS).await?.into_iter().collect();
+        let parts = parts_of(world, &snapshots).await?;
+        let known: BTreeMap<_, _> = snapshots.iter().cloned().collect();
         let snapshots = without_removed(snapshots, listing.lowest_packed(), &parts);
         let first = snapshots.iter().map(|(_, snapshot)| snapshot.first).min();
         let first = first.or(listing.lowest_packed()).unwrap_or(RecordNumber::FIRST);
+        let unread = without_swept(unread, first, &snapshots, &parts);
         let missing = listing.missing_surely(world, first).await?;
         let oldest = snapshots.iter().map(|(_, snapshot)| snapshot.as_of).min();
         let breaks = match oldest {
@@ -108,10 +110,9 @@ impl Replicas {
             None => Vec::new(),
         };
         let course = Course { tip: &header, breaks, missing: &missing };
-        let spans = spans(&mut reader, &snapshots, &parts, &course).await?;
+        let spans = spans(&mut reader, &snapshots, &known, &parts, &course).await?;
         let open = world.get(&names::record(header.opened)).await?;
         let open = open.and_then(|bytes| Record::decode(&bytes).ok());
-        let known = snapshots.iter().cloned().collect();
         Ok(Replicas {
             chain: header.chain,
             writer: open.as_ref().and_then(Record::open).cloned(),
@@ -158,8 +159,8 @@ impl Replicas {
 
     /// Requests so far that stores charge as writes, at least: a record each, packs, parts.
     pub fn writes(&self) -> u64 {
-        let parts = self.snapshots.iter().map(|snapshot| snapshot.stored_bytes.div_ceil(1 << 20));
-        self.tip.number.0 + self.packs as u64 + parts.sum::<u64>()
+        let parts: usize = self.snapshots.iter().map(|snapshot| snapshot.parts).sum();
+        self.tip.number.0 + (self.packs + parts) as u64
     }
 }
 
@@ -205,28 +206,69 @@ fn shown(
     }
 }
 
+/// The names of parts that are there: those that are listed, and those that a list leaves out and can be read all the same, as
+/// the first of a snapshot tells.
+async fn parts_of(
+    world: &World,
+    snapshots: &[(RecordNumber, SnapshotRef)],
+) -> Result<BTreeSet<String>> {
+    let mut there: BTreeSet<String> = world.list(names::PARTS).await?.into_iter().collect();
+    for (_, snapshot) in snapshots {
+        let missing: Vec<String> = snapshot.parts.missing_names(&there).collect();
+        if let Some(first) = missing.first()
+            && world.get(first).await?.is_some()
+        {
+            there.extend(missing);
+        }
+    }
+    Ok(there)
+}
+
 /// Leaves out the oldest snapshots, of which retention has removed the pages, or the records before packs that are there:
-/// their own records go later. Where no other one is left, something else has removed that.
+/// their own records go later. One that they are changed by goes with their pages, or their own record, alone. Where no other
+/// one is left, something else has removed that.
 fn without_removed(
     mut snapshots: Vec<(RecordNumber, SnapshotRef)>,
     lowest_packed: Option<RecordNumber>,
     parts: &BTreeSet<String>,
 ) -> Vec<(RecordNumber, SnapshotRef)> {
-    let mut removed = BTreeSet::new();
+    let is_below = |number| lowest_packed.is_some_and(|lowest| number < lowest);
+    let mut with_pages = BTreeSet::new();
+    let mut removed = 0;
     for (number, snapshot) in &snapshots {
         let count = snapshot.parts.each.len();
-        let is_removed = lowest_packed.is_some_and(|lowest| snapshot.first < lowest)
-            || (count > 0 && snapshot.parts.missing_in(parts) == count)
-            || removed.contains(&snapshot.parent);
-        if !is_removed {
+        let parent = snapshot.parent;
+        let has_parent = with_pages.contains(&parent)
+            || !snapshots.iter().any(|(of, _)| *of == parent) && !is_below(parent);
+        let has_pages = (count == 0 || snapshot.parts.missing_in(parts) < count)
+            && (parent == RecordNumber::NONE || has_parent);
+        if has_pages && !is_below(snapshot.first) {
             break;
         }
-        removed.insert(*number);
+        removed += 1;
+        with_pages.extend(has_pages.then_some(*number));
     }
-    if removed.len() < snapshots.len() {
-        snapshots.drain(..removed.len());
+    if removed < snapshots.len() {
+        snapshots.drain(..removed);
     }
     snapshots
+}
+
+/// Leaves out the records of snapshots that retention has removed behind older ones that the store holds: they lie below the
+/// first record that a snapshot needs, and nothing of their pages is there.
+fn without_swept(
+    mut unread: Vec<Error>,
+    first: RecordNumber,
+    snapshots: &[(RecordNumber, SnapshotRef)],
+    parts: &BTreeSet<String>,
+) -> Vec<Error> {
+    let named: BTreeSet<_> = snapshots.iter().map(|(_, snapshot)| snapshot.parts.upload).collect();
+    let uploads = parts.iter().filter_map(|name| names::parse_part(name));
+    let mut others = uploads.map(|(upload, _)| upload).filter(|upload| !named.contains(upload));
+    if !others.any(|upload| upload.begun < first) {
+        unread.retain(|error| !matches!(error, Error::Missing { number, .. } if *number < first));
+    }
+    unread
 }
 
 /// A chain as far as headers tell.
@@ -290,15 +332,15 @@ fn lacking(
 async fn spans(
     reader: &mut Reader,
     snapshots: &[(RecordNumber, SnapshotRef)],
+    known: &BTreeMap<RecordNumber, SnapshotRef>,
     parts: &BTreeSet<String>,
     course: &Course<'_>,
 ) -> Result<Vec<Span>> {
-    let known: BTreeMap<_, _> = snapshots.iter().cloned().collect();
     let mut spans: Vec<Span> = Vec::new();
     let mut ends: BTreeMap<RecordNumber, Option<u64>> = BTreeMap::new();
     for (number, snapshot) in snapshots {
         let is_whole = snapshot.parts.missing_in(parts) == 0;
-        if !is_whole || lacking(&known, *number, parts).is_some() {
+        if !is_whole || lacking(known, *number, parts).is_some() {
             continue;
         }
         let Some(mut to) = course.end_of(snapshot) else { continue };

@@ -14,6 +14,8 @@ use crate::snapshots::{Known, known_of};
 use crate::target::Target;
 use crate::world::World;
 
+const DAY_MS: u64 = 24 * 3600 * 1000;
+
 /// Up to where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
@@ -40,8 +42,11 @@ pub struct Restored {
     pub position: Position,
     /// The record with the snapshot that it began with.
     pub snapshot: RecordNumber,
-    /// A record that was written before its predecessor, by the primary's clock.
+    /// A record that was written before an earlier one, by the primary's clock, as far as was seen: with [`Stop::Time`] one
+    /// for which the time may be another moment than what was meant.
     pub clock_set_back: Option<RecordNumber>,
+    /// With [`Stop::Time`] the record that comes next, and when it was written, if that is more than a day later than the last.
+    pub much_later: Option<(RecordNumber, u64)>,
     /// True if a merge of another library had another sum here: its pages could not be compared.
     pub differs: bool,
 }
@@ -97,10 +102,15 @@ pub async fn restore(
         position: applier.position(),
         snapshot,
         clock_set_back: None,
+        much_later: None,
         differs: false,
     };
     let replay = Replay { world, end: &end.header, stop, as_of };
     replay.run(&mut reader, &mut applier, &mut restored, progress).await?;
+    if let Stop::Time(until) = stop {
+        restored.clock_set_back =
+            restored.clock_set_back.or_else(|| end.passed_twice(until, &restored));
+    }
     Ok((restored, applier.into_target()))
 }
 
@@ -125,6 +135,20 @@ struct End {
     known: BTreeMap<RecordNumber, SnapshotRef>,
     /// Why the records of other snapshots are of no use.
     unread: Vec<Error>,
+}
+
+impl End {
+    /// A record that shows that a time is that of other records as well: one behind the restored one that was written by
+    /// then; or the restored one itself, where one before it was written later.
+    fn passed_twice(&self, until: u64, restored: &Restored) -> Option<RecordNumber> {
+        let taken = self.known.values().map(|snapshot| (snapshot.as_of, snapshot.taken_ms));
+        let mut stamps = taken.chain([(self.header.number, self.header.written_ms)]);
+        let is_later = |written_ms: u64| written_ms > restored.written_ms;
+        stamps.find_map(|(number, written_ms)| match number > restored.record {
+            true => (written_ms <= until).then_some(number),
+            false => is_later(written_ms).then_some(restored.record),
+        })
+    }
 }
 
 /// Finds the end, and what was listed before it was read.
@@ -372,6 +396,8 @@ impl Replay<'_> {
                 && header.written_ms > until
                 && is_behind_base
             {
+                let is_much = last_ms > 0 && header.written_ms.saturating_sub(last_ms) > DAY_MS;
+                restored.much_later = is_much.then_some((number, header.written_ms));
                 break;
             }
             if header.written_ms < last_ms {

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
 use plait_replicate::apply::Progress;
@@ -53,16 +53,45 @@ impl RestoreArgs {
     }
 }
 
+/// From one line to the next where nobody sees a bar.
+const LINES_EVERY: Duration = Duration::from_secs(5);
+
+/// How far a restore is: a bar at a terminal, and a line in a while elsewhere, as in the log of a service.
+struct Shown {
+    bar: ProgressBar,
+    next_line: Option<Instant>,
+}
+
+impl Shown {
+    fn new(bar: ProgressBar, now: Instant) -> Shown {
+        let next_line = bar.is_hidden().then_some(now + LINES_EVERY);
+        Shown { bar, next_line }
+    }
+
+    /// The line that is due, if one is.
+    fn line(&mut self, progress: &Progress, now: Instant) -> Option<String> {
+        self.next_line.filter(|next| *next <= now)?;
+        self.next_line = Some(now + LINES_EVERY);
+        let Progress { done_bytes, all_bytes, record, last_record } = *progress;
+        Some(match record {
+            RecordNumber::NONE => {
+                format!("snapshot: {} of {}", HumanBytes(done_bytes), HumanBytes(all_bytes))
+            }
+            _ => format!("records: {record} of {last_record}"),
+        })
+    }
+}
+
 /// Restores, and says what.
 pub fn run(args: &RestoreArgs) -> Result<(), String> {
-    let bar = ProgressBar::new(0);
-    let done = run_with(args, &bar);
+    let mut shown = Shown::new(ProgressBar::new(0), Instant::now());
+    let done = run_with(args, &mut shown);
     // An error stands on a line of its own.
-    bar.finish_and_clear();
+    shown.bar.finish_and_clear();
     done
 }
 
-fn run_with(args: &RestoreArgs, bar: &ProgressBar) -> Result<(), String> {
+fn run_with(args: &RestoreArgs, progress: &mut Shown) -> Result<(), String> {
     let shown = args.output.display();
     let world = real::world(objects::open(&args.url, Missing::Refuse)?, Patience::Tries(6));
     if let Some(at) = args.at
@@ -87,7 +116,13 @@ fn run_with(args: &RestoreArgs, bar: &ProgressBar) -> Result<(), String> {
     let beside = if args.force { displace::beside(&args.output) } else { args.output.clone() };
     let file = NewFile::begin(&beside, opener, Chance.number() as u32)
         .map_err(|error| cannot_begin(args, &error))?;
-    let progress = &mut |progress: Progress| show(bar, &progress);
+    let bar = progress.bar.clone();
+    let progress = &mut |at: Progress| {
+        show(&progress.bar, &at);
+        if let Some(line) = progress.line(&at, Instant::now()) {
+            eprintln!("{line}");
+        }
+    };
     let versions = library::versions();
     let restoring = restore(&world, Box::new(file), args.stop(), &versions, progress);
     let (restored, target) = real::block_on(restoring)?;
@@ -184,7 +219,17 @@ fn told(args: &RestoreArgs, restored: &Restored, bytes: u64, is_undecided: bool)
     );
     if let Some(number) = restored.clock_set_back {
         text += &format!(
-            "the primary's clock was set back at record {number}: times before and after it overlap\n"
+            "the primary's clock was set back at record {number}, or before: times before and after that overlap, and this \
+             may be another moment than was meant; if so, use --record\n"
+        );
+    }
+    if restored.clock_set_back.is_none()
+        && let Some((number, written_ms)) = restored.much_later
+    {
+        text += &format!(
+            "record {number}, the next one, was written more than a day later ({}): if programs were at work in between, \
+             the primary's clock was wrong there, and --record finds later moments\n",
+            dates::utc(written_ms)
         );
     }
     if restored.differs {
@@ -196,4 +241,32 @@ fn told(args: &RestoreArgs, restored: &Restored, bytes: u64, is_undecided: bool)
              is left out\n";
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use indicatif::ProgressDrawTarget;
+
+    use super::*;
+
+    #[test]
+    fn a_line_in_a_while_says_how_far_it_is_where_nobody_sees_a_bar() {
+        let begun = Instant::now();
+        let hidden = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
+        let mut shown = Shown::new(hidden, begun);
+        let pages = Progress { done_bytes: 1 << 20, all_bytes: 3 << 20, ..Progress::default() };
+        let (record, last_record) = (RecordNumber(7), RecordNumber(9));
+        let records = Progress { record, last_record, ..Progress::default() };
+        let mut at =
+            |seconds: u64, progress| shown.line(progress, begun + Duration::from_secs(seconds));
+        assert_eq!(at(4, &pages), None);
+        assert_eq!(at(5, &pages).as_deref(), Some("snapshot: 1.00 MiB of 3.00 MiB"));
+        assert_eq!(at(6, &records), None);
+        assert_eq!(at(10, &records).as_deref(), Some("records: 7 of 9"));
+        let seen = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+        if !seen.is_hidden() {
+            let mut shown = Shown::new(seen, begun);
+            assert_eq!(shown.line(&pages, begun + LINES_EVERY), None, "the bar says it");
+        }
+    }
 }

@@ -6,6 +6,15 @@
 //! below the floor: a writer that stands still here, and goes on when another has taken over,
 //! deletes nothing of the other's (CHAIN-9).
 //!
+//! A clock may be wrong, as one that a machine begins with until the network has set it.
+//!
+//! - CLOCK-1 The window advances no faster than the monotonic clock since the sweep before; at a start, than from the
+//!   record before the own OPEN on. So a clock that is ahead has to be so at two sweeps before it is believed, and a
+//!   machine that was off for long deletes what is old an hour later.
+//! - CLOCK-2 A snapshot that was taken before an earlier one, as its stamp says, is of a clock that was set back: when it
+//!   was taken is not known, so nothing goes because of it. One that was taken later than now, of a clock that was ahead,
+//!   tells nothing.
+//!
 //! A store may refuse deletions: for want of a right, or for ever, as an object lock does.
 //!
 //! - REFUSED-1 What the store refuses to delete is no trouble, and is said once in a process, when it is known that records
@@ -27,16 +36,21 @@ use crate::fault::{Fault, is_planted};
 use crate::ids::RecordNumber;
 use crate::names::{self, Upload};
 use crate::pack::Pack;
-use crate::record::{Item, Record, SnapshotRef};
+use crate::record::{Header, Item, Record, SnapshotRef};
 use crate::snapshots;
 
 /// So many refusals in a row are the store's rule, not one object's.
 const REFUSALS: u32 = 8;
 
+/// A sweep for which it is no time, because the newest record cannot be restored, is tried again after this.
+const TRY_AGAIN: Duration = Duration::from_secs(60);
+
 /// What a sidecar does about retention.
 pub struct Retention {
     /// Snapshots that are kept, ascending; `None` until the chain was looked through.
     known: Option<Vec<(RecordNumber, SnapshotRef)>>,
+    /// The window of the last sweep was reckoned then, by the monotonic clock, and by people's.
+    reckoned: (Duration, u64),
     next: Duration,
     to_delete: VecDeque<String>,
     /// Records of this sweep that the store did not let go.
@@ -55,6 +69,7 @@ impl Retention {
         let retry = Retry::default();
         Retention {
             known: None,
+            reckoned: (now, 0),
             next: now,
             to_delete: VecDeque::new(),
             refused: Vec::new(),
@@ -121,12 +136,19 @@ fn side_of(name: &str) -> usize {
     usize::from(name.starts_with(names::PARTS))
 }
 
-/// Splits snapshots, ascending, into what goes and what is kept for a window that begins at
-/// `since_ms`: the newest before it of which no part is missing among those listed, all behind it, and
-/// the parents of these.
+/// What is kept.
+#[derive(Clone, Copy)]
+struct Window {
+    since_ms: u64,
+    /// Its end.
+    now_ms: u64,
+}
+
+/// The snapshots, of those ascending, that are kept for a window: the newest before it of which no part is missing among
+/// those listed, all behind it, and the parents of these.
 fn kept(
     known: &[(RecordNumber, SnapshotRef)],
-    since_ms: u64,
+    window: Window,
     parts: &BTreeSet<String>,
 ) -> Vec<(RecordNumber, SnapshotRef)> {
     let by_number: BTreeMap<_, _> = known.iter().cloned().collect();
@@ -134,10 +156,17 @@ fn kept(
         lineage(&by_number, number)
             .is_some_and(|all| all.iter().all(|(_, of)| of.parts.missing_in(parts) == 0))
     };
-    let leads_in = |(number, snapshot): &(RecordNumber, SnapshotRef)| {
-        snapshot.taken_ms <= since_ms && is_whole(*number)
-    };
-    let newest_before = known.iter().rposition(leads_in).unwrap_or(0);
+    let (mut newest_before, mut latest_ms) = (0, 0);
+    for (at, (number, snapshot)) in known.iter().enumerate() {
+        let is_known = (latest_ms..=window.now_ms).contains(&snapshot.taken_ms);
+        if !is_known && !is_planted(Fault::ClockBelieved) {
+            continue;
+        }
+        latest_ms = snapshot.taken_ms;
+        if snapshot.taken_ms <= window.since_ms && is_whole(*number) {
+            newest_before = at;
+        }
+    }
     let mut numbers: BTreeSet<RecordNumber> =
         known[newest_before..].iter().map(|(number, _)| *number).collect();
     for (number, snapshot) in known.iter().rev() {
@@ -183,7 +212,9 @@ impl Sidecar {
         match self.retention.retry.note(&self.world, planned) {
             Some(Some(number)) => Err(Error::Removed { number, name: names::record(number) }),
             Some(None) => {
-                self.retention.next = now + self.settings.sweep_every;
+                let every = self.settings.sweep_every;
+                self.retention.next =
+                    now + if self.is_restorable() { every } else { every.min(TRY_AGAIN) };
                 Ok(true)
             }
             None => Ok(true),
@@ -197,24 +228,30 @@ impl Sidecar {
         let known = match self.retention.known.take() {
             Some(known) => known,
             None => {
-                let (newest, chain) = (self.writer.tip.snapshot, self.writer.chain);
-                snapshots::known_of(&mut reader, newest, chain).await?.snapshots
+                let Header { snapshot, chain, opened, .. } = self.writer.tip;
+                let known = snapshots::known_of(&mut reader, snapshot, chain).await?.snapshots;
+                if let Some(before) = snapshots::header_before(&mut reader, opened, chain).await? {
+                    self.retention.reckoned.1 = before.written_ms;
+                }
+                known
             }
         };
         if let Some((_, newest)) = known.last() {
             self.snapshots.learn(newest);
         }
         self.tracks.forget_below(self.snapshots.least(self.flow.position.base));
+        if !self.is_restorable() {
+            // What would go may be all that can be restored, until the next snapshot is complete.
+            self.retention.known = Some(known);
+            return Ok(None);
+        }
         let (listing, listed) = self.list_all().await?;
         let removed = self.look_for_lost(&known, &listing, &listed).await?;
         if removed.is_some() || !self.is_restorable() {
-            // What would go may be all that can be restored, until the next snapshot is complete.
             self.retention.known = Some(known);
             return Ok(removed);
         }
-        let keep_ms = self.settings.keep.as_millis() as u64;
-        let since_ms = self.world.clock().wall_ms().saturating_sub(keep_ms);
-        let mut known = kept(&known, since_ms, &listed);
+        let mut known = kept(&known, self.reckon_window(), &listed);
         if is_planted(Fault::FloorHigh) && known.len() > 1 {
             known.drain(..known.len() - 1);
         }
@@ -238,6 +275,20 @@ impl Sidecar {
         }
         self.retention.begin(packs, parts);
         Ok(None)
+    }
+
+    /// The window of a sweep (CLOCK-1).
+    fn reckon_window(&mut self) -> Window {
+        let clock = self.world.clock();
+        let (now, wall_ms) = (clock.now(), clock.wall_ms());
+        let (then, then_ms) = std::mem::replace(&mut self.retention.reckoned, (now, wall_ms));
+        let passed_ms = now.saturating_sub(then).as_millis() as u64;
+        let now_ms = match is_planted(Fault::ClockBelieved) {
+            false => wall_ms.min(then_ms.saturating_add(passed_ms)),
+            true => wall_ms,
+        };
+        let keep_ms = self.settings.keep.as_millis() as u64;
+        Window { since_ms: now_ms.saturating_sub(keep_ms), now_ms }
     }
 
     /// Records, packs and parts.

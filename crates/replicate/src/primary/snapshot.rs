@@ -114,13 +114,12 @@ impl Snapshots {
         }
     }
 
-    /// True if one is due where base and stream are. Of the base that the newest one has already
+    /// True if one is due where base and stream are. One that is not of now, by a clock that was wrong, is as old. Of the base that the newest one has already
     /// another is of no use: a restore would have to read as much.
     pub(super) fn is_due(&self, at: &Position, wall_ms: u64, settings: &Settings) -> bool {
         let every = settings.snapshot_every;
-        let is_old = self
-            .newest_ms
-            .is_some_and(|taken| wall_ms.saturating_sub(taken) >= every.as_millis() as u64);
+        let is_old =
+            self.newest_ms.is_some_and(|taken| wall_ms.abs_diff(taken) >= every.as_millis() as u64);
         let is_long = self.log_bytes >= self.base_bytes.max(settings.log_bytes_least);
         let is_later = self.newest_base != Some((at.salt, at.base));
         self.is_needed || (is_later && (is_long || (is_old && self.log_bytes > 0)))

@@ -143,6 +143,58 @@ fn what_retention_has_removed_is_not_lost() {
 }
 
 #[test]
+fn a_snapshot_whose_parent_has_lost_its_records_alone_is_there() {
+    let (stage, database, mut sidecar) = broken_off(packs());
+    // The last one has all pages, and makes up for none of before.
+    database.borrow().shelf().set(None);
+    database.borrow_mut().commit(true);
+    database.borrow_mut().need_a_break();
+    live(&stage, &database, &mut sidecar, 20).expect("a quiet world");
+    let (before, snapshots) = (look(&stage).spans, look(&stage).snapshots);
+    assert!(!snapshots[1].is_whole && snapshots.last().is_some_and(|last| last.is_whole));
+    // Retention has come to what the first one needs, and not to the record that names it.
+    let has = |name: &str| {
+        let pack = names::parse_pack(name);
+        pack.is_some_and(|(first, last)| {
+            (first..=last).contains(&RecordNumber::FIRST) && last < snapshots[0].record
+        })
+    };
+    remove(&stage, has);
+    let found = look(&stage);
+    assert_eq!((&found.snapshots[..], &found.spans[..]), (&snapshots[1..], &before[1..]));
+    agrees(&stage, &found);
+}
+
+#[test]
+fn what_retention_has_removed_behind_what_the_store_holds_is_not_lost() {
+    let settings = settings(false);
+    let (stage, database, mut sidecar) = begun(settings);
+    let is_held = |name: &str| names::parse_pack(name).is_some_and(|(first, _)| first.0 <= 40);
+    stage.objects.hold(is_held);
+    for _ in 0..120 {
+        live(&stage, &database, &mut sidecar, 8).expect("a quiet world");
+    }
+    assert!(stage.objects.names().iter().any(|name| is_held(name)));
+    let found = look(&stage);
+    assert_eq!((found.unread, found.missing), (Vec::new(), Vec::new()));
+    assert_eq!(found.spans.len(), 1);
+    assert!(found.snapshots[0].record.0 > 500, "{:?}", found.snapshots);
+    // What was removed by hand is lost all the same.
+    let (stage, _database, _sidecar) = broken_off(calm());
+    let snapshots = look(&stage).snapshots;
+    remove(&stage, |name| name == names::record(snapshots[1].record));
+    assert_eq!(look(&stage).unread.len(), 1);
+}
+
+#[test]
+fn requests_that_are_billed_as_writes_are_records_packs_and_parts() {
+    let (stage, _database, sidecar) = broken_off(calm());
+    let parts = stage.objects.names_with(names::PARTS).len();
+    assert!(parts > 4, "{parts}");
+    assert_eq!(look(&stage).writes(), sidecar.0.tip().number.0 + parts as u64);
+}
+
+#[test]
 fn the_snapshot_without_which_another_one_is_of_no_use_is_named() {
     let (stage, _database, _sidecar) = broken_off(calm());
     let snapshots = look(&stage).snapshots;
@@ -355,6 +407,8 @@ fn what_is_old_stays_while_the_newest_snapshot_is_lost() {
     let (gone, _) = remove_pack(&stage);
     let (mut sidecar, missed) = goes_on(&stage, &database, sidecar);
     assert!(missed.is_some() && look(&stage).snapshots.len() == 2);
+    // The next snapshot has another base.
+    live(&stage, &database, &mut sidecar, 8).expect("a quiet world");
     let uploads = stage.objects.names_with(names::PARTS);
     let uploads = uploads.iter().filter_map(|name| names::parse_part(name));
     let newest = uploads.map(|(upload, _)| upload).max_by_key(|upload| upload.begun);
@@ -398,6 +452,9 @@ fn what_a_list_leaves_out_and_can_be_read_is_not_missed() {
     }] {
         let (stage, database, sidecar) = begun(calm());
         stage.objects.hide(hidden);
+        let found = look(&stage);
+        assert!(found.is_newest_restorable(), "{:?}", found.spans);
+        assert!(found.snapshots.iter().all(|snapshot| snapshot.missing_parts == 0));
         let (sidecar, missed) = goes_on(&stage, &database, sidecar);
         assert_eq!((missed, sidecar.0.world().lost()), (None, None));
         drop(sidecar);

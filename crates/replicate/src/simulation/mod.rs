@@ -14,6 +14,7 @@
 //! | [`oracle`] | what is true, and what was found not to be |
 //! | [`stage`] | a quiet world, for tests of one thing each |
 //! | [`restored`] | what a restore says of itself |
+//! | [`tally`] | what runs have done |
 //! | [`run`] | a run of all of it, and the checks behind it |
 //!
 //! What may stop at any moment is a task: an `async` function that is polled by the run alone. Each
@@ -30,10 +31,13 @@ pub mod run;
 pub mod shelf;
 pub mod sidecar;
 pub mod stage;
+pub mod tally;
 pub mod time;
 
 #[cfg(test)]
 mod changes;
+#[cfg(test)]
+mod clocks;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]

@@ -67,6 +67,8 @@ pub struct Objects {
     outage: Cell<Option<(Outage, Duration)>>,
     /// The first object of each record's name.
     ledger: RefCell<BTreeMap<RecordNumber, Bytes>>,
+    /// When that was made, by a clock that is right.
+    made_ms: RefCell<BTreeMap<RecordNumber, u64>>,
     calls: Cell<u64>,
     /// Objects that nobody may delete.
     held: RefCell<fn(&str) -> bool>,
@@ -88,6 +90,7 @@ impl Objects {
             troubles: Cell::default(),
             outage: Cell::default(),
             ledger: RefCell::default(),
+            made_ms: RefCell::default(),
             calls: Cell::default(),
             held: RefCell::new(|_| false),
             hidden: RefCell::new(|_| false),
@@ -128,6 +131,11 @@ impl Objects {
     /// The first object of each record's name.
     pub fn ledger(&self) -> BTreeMap<RecordNumber, Bytes> {
         self.ledger.borrow().clone()
+    }
+
+    /// When a record was made, by a clock that is right, in milliseconds since 1970.
+    pub fn made_ms(&self, number: RecordNumber) -> u64 {
+        self.made_ms.borrow().get(&number).copied().unwrap_or_default()
     }
 
     /// The object of a name.
@@ -211,6 +219,7 @@ impl Objects {
                 .violate_by_writer(format!("record {number} is made anew with another content")),
             None => {
                 ledger.insert(number, bytes.clone());
+                self.made_ms.borrow_mut().insert(number, self.time.wall_ms());
                 self.oracle.note_record(&record.header.position);
                 if !self.oracle.is_durable(&record.header.position) {
                     let position = record.header.position;

@@ -71,6 +71,9 @@ pub struct Database {
     unreadable: u32,
     /// The machine's.
     shelf: Memory,
+    /// When the file was made, where it is known.
+    made_ms: Option<u64>,
+    library: String,
 }
 
 impl Database {
@@ -101,6 +104,8 @@ impl Database {
             saved: None,
             unreadable: 0,
             shelf: Memory::default(),
+            made_ms: None,
+            library: "simulated".to_owned(),
         };
         database.note();
         database
@@ -255,6 +260,19 @@ impl Database {
         let list = changed.chunks(2).map(|some| self.base.list(some.iter().copied())).collect();
         let page_count = self.base.page_count();
         self.happened(Happened::Pages { before, through, page_count, list });
+    }
+
+    /// A new session begins, of a file that was made then.
+    #[cfg(test)]
+    pub fn begin_anew(&mut self, made_ms: u64) {
+        self.end_session();
+        (self.chain, self.made_ms) = (None, Some(made_ms));
+    }
+
+    /// Another version of the library opens it.
+    #[cfg(test)]
+    pub fn upgrade(&mut self, library: &str) {
+        self.library = library.to_owned();
     }
 
     /// What was shipped or not leaves the log, so that a sidecar has to bridge it.
@@ -521,6 +539,10 @@ impl Source for Primary {
         self.database.borrow().chain
     }
 
+    fn made_ms(&self) -> Option<u64> {
+        self.database.borrow().made_ms
+    }
+
     fn note_opening(&mut self, writer: Nonce) -> Result<(), SourceError> {
         self.database.borrow_mut().opening = writer;
         Ok(())
@@ -559,7 +581,7 @@ impl Source for Primary {
             position,
             segment_bytes: SEGMENT_BYTES as u32,
             page_bytes: PAGE_BYTES as u32,
-            library: "simulated".to_owned(),
+            library: database.library.clone(),
             why: None,
         })
     }

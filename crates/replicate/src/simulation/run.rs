@@ -15,6 +15,7 @@ use super::objects::{Door, Objects, Outage, Troubles};
 use super::oracle::Oracle;
 use super::primary::{Database, Primary};
 use super::replica::{Disk, Replica};
+pub use super::tally::Tally;
 use super::time::{TaskClock, Time};
 use super::{restored, sidecar};
 use crate::error::{Error, Result};
@@ -50,53 +51,6 @@ pub enum Damage {
     Forged,
 }
 
-/// What was done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Calls of the store.
-    pub calls: u64,
-    /// Records.
-    pub records: u64,
-    /// OPENs among them.
-    pub opens: u64,
-    /// Breaks among them.
-    pub breaks: u64,
-    /// OPENs that follow the stream.
-    pub streams: u64,
-    /// OPENs that follow the base, in a new session.
-    pub bases: u64,
-    /// Snapshots in them.
-    pub snapshots: u64,
-    /// Those of changed pages alone.
-    pub changes: u64,
-    /// Tasks that were killed.
-    pub kills: u64,
-    /// Sidecars that were fenced.
-    pub fenced: u64,
-    /// Restores that were made and compared.
-    pub restores: u64,
-    /// Objects that were damaged.
-    pub damaged: u64,
-}
-
-impl Tally {
-    /// Adds another run's.
-    pub fn add(&mut self, other: &Tally) {
-        self.calls += other.calls;
-        self.records += other.records;
-        self.opens += other.opens;
-        self.breaks += other.breaks;
-        self.streams += other.streams;
-        self.bases += other.bases;
-        self.snapshots += other.snapshots;
-        self.changes += other.changes;
-        self.kills += other.kills;
-        self.fenced += other.fenced;
-        self.restores += other.restores;
-        self.damaged += other.damaged;
-    }
-}
-
 /// What a task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -126,6 +80,10 @@ struct Run {
     databases: Vec<Rc<RefCell<Database>>>,
     disks: Vec<Rc<RefCell<Disk>>>,
     skew_ms: Rc<Cell<i64>>,
+    /// Clocks are set back by so much where they are wrong by days; 0: they never are.
+    back_ms: i64,
+    /// Clocks are ahead by days until then.
+    ahead_until: Option<Duration>,
     tasks: Vec<Task>,
     sidecars: u64,
     tally: Tally,
@@ -139,6 +97,8 @@ struct Run {
     closing: u64,
     restores: Rc<Cell<u64>>,
 }
+
+const DAY_MS: i64 = 24 * 3_600_000;
 
 /// Settings with which much happens within minutes.
 pub fn settings(take_over: bool) -> Settings {
@@ -201,6 +161,8 @@ impl Run {
             databases: vec![first],
             disks: (0..2).map(|_| Rc::default()).collect(),
             skew_ms: Rc::default(),
+            back_ms: if plan.seed % 4 == 2 { (2 + plan.seed % 39) as i64 * DAY_MS } else { 0 },
+            ahead_until: None,
             tasks: Vec::new(),
             sidecars: 0,
             tally: Tally::default(),
@@ -307,14 +269,24 @@ impl Run {
         for of in 0..self.disks.len() {
             self.start_follower(of);
         }
-        for _ in 0..self.plan.polls {
+        // What retention has let go is seen at the end, and what is old tells nothing then.
+        let late = self.plan.polls - self.plan.polls / 10;
+        for poll in 0..self.plan.polls {
+            if poll == late && self.back_ms > 0 && self.ahead_until.is_none() {
+                self.set_clocks();
+            }
             self.objects.settle(false);
             if self.closing > 0 {
                 self.close();
             } else if self.dice.one_in(3) {
                 self.work();
             }
-            if self.dice.one_in(self.calm) {
+            if self.ahead_until.is_some_and(|until| self.time.now() >= until) {
+                self.ahead_until = None;
+                self.skew_ms.set(0);
+            }
+            // A start would believe the clock that is wrong, as what was shipped by it says the same.
+            if self.ahead_until.is_none() && self.dice.one_in(self.calm) {
                 self.trouble();
             }
             self.poll_one()?;
@@ -391,7 +363,7 @@ impl Run {
                 let until = self.time.now() + Duration::from_millis(dice.below(60_000));
                 self.objects.set_outage(Some((outage, until)));
             }
-            13 => self.skew_ms.set(dice.below(20_000) as i64 - 10_000),
+            13 => self.set_clocks(),
             14..16 => self.start_restore(),
             16 => self.cut_power(),
             17 => self.databases[0].borrow_mut().save(),
@@ -411,6 +383,37 @@ impl Run {
                 self.time.advance_to(self.time.now() + ahead);
             }
         }
+    }
+
+    /// Sets wall clocks to what is wrong by seconds, or, once a snapshot was stamped by right ones, by days: back for as long
+    /// as it takes, or ahead for less than from one sweep to the next, beside a lone sidecar.
+    fn set_clocks(&mut self) {
+        let dice = Rc::clone(&self.dice);
+        let days = self.back_ms > 0 && self.has_right_snapshot();
+        let chance = if days { dice.below(3) } else { 2 };
+        let sidecars = self.tasks.iter().filter(|task| matches!(task.kind, Kind::Sidecar(_)));
+        match chance {
+            0 => self.skew_ms.set(-self.back_ms),
+            1 if self.skew_ms.get() > -DAY_MS && sidecars.count() == 1 => {
+                self.skew_ms.set(self.back_ms);
+                let time = Duration::from_millis(dice.between(5_000, 20_000));
+                self.ahead_until = Some(self.time.now() + time);
+            }
+            _ => self.skew_ms.set(dice.below(20_000) as i64 - 10_000),
+        }
+    }
+
+    fn has_right_snapshot(&self) -> bool {
+        let ledger = self.objects.ledger();
+        let mut records = ledger.values().filter_map(|bytes| Record::decode(bytes).ok());
+        records.any(|record| {
+            let made_ms = self.objects.made_ms(record.header.number);
+            let is_right = |taken_ms: u64| taken_ms.abs_diff(made_ms) < DAY_MS as u64;
+            record.items.iter().any(|item| match item {
+                Item::Snapshot(snapshot) => is_right(snapshot.taken_ms),
+                _ => false,
+            })
+        })
     }
 
     fn kill_one(&mut self) {
@@ -690,7 +693,7 @@ impl Run {
                 Ok(restored) => {
                     return Err(format!("{stop:?} ended at record {}", restored.record));
                 }
-                Err(error) if may_meet(&error) && !is_promised(records, at, since_ms) => {}
+                Err(error) if may_meet(&error) && !self.is_promised(records, at, since_ms) => {}
                 Err(error) => return Err(format!("{stop:?} of {}: {error}", tip.header.number)),
             }
         }
@@ -713,7 +716,7 @@ impl Run {
     /// Followers come to the end of the chain, where something leads there.
     fn check_followers(&self, records: &[Record]) -> std::result::Result<(), String> {
         let Some(tip) = records.last() else { return Ok(()) };
-        if !is_promised(records, &tip.header, 0) {
+        if !self.is_promised(records, &tip.header, 0) {
             return Ok(());
         }
         for of in 0..self.disks.len() {
@@ -743,19 +746,19 @@ impl Run {
         }
         Ok(())
     }
-}
 
-/// True if retention keeps a moment, and a snapshot leads there.
-fn is_promised(records: &[Record], at: &Header, since_ms: u64) -> bool {
-    let snapshots = records.iter().filter(|record| record.header.number <= at.number);
-    let snapshots = snapshots.flat_map(|record| &record.items);
-    let leads_there = snapshots.filter_map(|item| match item {
-        Item::Snapshot(snapshot) => Some(snapshot),
-        _ => None,
-    });
-    let mut leads_there = leads_there.filter(|snapshot| at.broken <= snapshot.as_of);
-    // A minute for a skewed clock, and for the time between sweeps.
-    at.written_ms >= since_ms + 60_000 && leads_there.next().is_some()
+    /// True if retention keeps a moment, whatever its clock says, and a snapshot leads there.
+    fn is_promised(&self, records: &[Record], at: &Header, since_ms: u64) -> bool {
+        let snapshots = records.iter().filter(|record| record.header.number <= at.number);
+        let snapshots = snapshots.flat_map(|record| &record.items);
+        let leads_there = snapshots.filter_map(|item| match item {
+            Item::Snapshot(snapshot) => Some(snapshot),
+            _ => None,
+        });
+        let mut leads_there = leads_there.filter(|snapshot| at.broken <= snapshot.as_of);
+        // A minute for a skewed clock, and for the time between sweeps.
+        self.objects.made_ms(at.number) >= since_ms + 60_000 && leads_there.next().is_some()
+    }
 }
 
 /// A record in a line.
