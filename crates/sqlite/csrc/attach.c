@@ -120,7 +120,11 @@ static void plBaseEnd(Btree *p){
 ** go back to the normal mode. No transaction is open. */
 static int plMeetWal(Btree *p){
   int rc = sqlite3StockBtreeBeginTrans(p, 0, 0);
-  if( rc==SQLITE_OK ) plBaseEnd(p);
+  p->bPlLooked = 0;
+  if( rc==SQLITE_OK ){
+    plHold(p);
+    plBaseEnd(p);
+  }
   return rc;
 }
 
@@ -296,6 +300,7 @@ static int plLookBeside(Btree *p, int wrflag){
 ** at rest. Otherwise it waits for the others to leave, as for a lock. No transaction is open. */
 static SQLITE_NOINLINE PL_COLD int plBeginForItself(Btree *p, int wrflag, int *pSchemaVersion){
   Pager *pPager = p->pBt->pPager;
+  int bOwnIndex = sqlite3WalHeapMemory(pPager->pWal);    /* it has met the WAL in exclusive mode, and stays there */
   int rc;
   p->db->busyHandler.nBusy = 0;
   do{
@@ -304,7 +309,7 @@ static SQLITE_NOINLINE PL_COLD int plBeginForItself(Btree *p, int wrflag, int *p
     rc = plAttach(p);
     plForgetWal(p);
     if( rc==SQLITE_OK ) plDetach(p);
-    if( rc==SQLITE_OK ) rc = plMeetWal(p);
+    if( rc==SQLITE_OK && !bOwnIndex ) rc = plMeetWal(p);
     pPager->exclusiveMode = PAGER_LOCKINGMODE_EXCLUSIVE;
     if( rc==SQLITE_OK ) rc = sqlite3StockBtreeBeginTrans(p, wrflag, pSchemaVersion);
     if( rc || !plMarked(p->pBt) || !plFenced(p->pBt) ) return rc ? rc : plLookBeside(p, wrflag);

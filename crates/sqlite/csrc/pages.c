@@ -314,7 +314,7 @@ static int plPagerLockingMode(Pager *pPager, int eMode){
     }else{
       plDetach(p);
       plForgetWal(p);
-      (void)plMeetWal(p);      /* The next transaction reports what is in the way. */
+      (void)plMeetWal(p);      /* If it fails, the mode is left with the handle. */
     }
   }
   return sqlite3PagerLockingMode(pPager, eMode);

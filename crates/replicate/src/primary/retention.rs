@@ -225,6 +225,7 @@ impl Sidecar {
     /// cannot be reached without it.
     async fn plan_sweep(&mut self) -> Result<Option<RecordNumber>> {
         let mut reader = Reader::new(&self.once);
+        let is_first = self.retention.has_not_looked();
         let known = match self.retention.known.take() {
             Some(known) => known,
             None => {
@@ -240,8 +241,8 @@ impl Sidecar {
             self.snapshots.learn(newest);
         }
         self.tracks.forget_below(self.snapshots.least(self.flow.position.base));
-        if !self.is_restorable() {
-            // What would go may be all that can be restored, until the next snapshot is complete.
+        // What would go may be all that can be restored, until the next snapshot is complete. A start looks what was removed.
+        if !self.is_restorable() && !is_first {
             self.retention.known = Some(known);
             return Ok(None);
         }
@@ -251,7 +252,8 @@ impl Sidecar {
             self.retention.known = Some(known);
             return Ok(removed);
         }
-        let mut known = kept(&known, self.reckon_window(), &listed);
+        let (window, reckoned) = self.reckon_window();
+        let mut known = kept(&known, window, &listed);
         if is_planted(Fault::FloorHigh) && known.len() > 1 {
             known.drain(..known.len() - 1);
         }
@@ -260,10 +262,12 @@ impl Sidecar {
         let uploads: BTreeSet<Upload> =
             known.iter().map(|(_, snapshot)| snapshot.parts.upload).collect();
         self.retention.known = Some(known);
+        let packs = self.packs_below(floor, listing.packs).await?;
+        // A sweep that failed before is tried again at once, which is no second one.
+        self.retention.reckoned = reckoned;
         if floor <= RecordNumber::FIRST {
             return Ok(None);
         }
-        let packs = self.packs_below(floor, listing.packs).await?;
         let mut parts = Vec::new();
         let own = self.snapshots.upload();
         for name in listed {
@@ -277,18 +281,18 @@ impl Sidecar {
         Ok(None)
     }
 
-    /// The window of a sweep (CLOCK-1).
-    fn reckon_window(&mut self) -> Window {
+    /// The window of a sweep, and what the next one reckons from (CLOCK-1).
+    fn reckon_window(&self) -> (Window, (Duration, u64)) {
         let clock = self.world.clock();
         let (now, wall_ms) = (clock.now(), clock.wall_ms());
-        let (then, then_ms) = std::mem::replace(&mut self.retention.reckoned, (now, wall_ms));
+        let (then, then_ms) = self.retention.reckoned;
         let passed_ms = now.saturating_sub(then).as_millis() as u64;
         let now_ms = match is_planted(Fault::ClockBelieved) {
             false => wall_ms.min(then_ms.saturating_add(passed_ms)),
             true => wall_ms,
         };
         let keep_ms = self.settings.keep.as_millis() as u64;
-        Window { since_ms: now_ms.saturating_sub(keep_ms), now_ms }
+        (Window { since_ms: now_ms.saturating_sub(keep_ms), now_ms }, (now, wall_ms))
     }
 
     /// Records, packs and parts.

@@ -20,6 +20,18 @@ pub struct Tracks {
     caught_up: Option<(RecordNumber, u64)>,
 }
 
+/// What the records have of a base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completed {
+    /// The record that completes it.
+    pub by: RecordNumber,
+    /// The first record at which it can be restored. Behind a break that is the one that has caught up, at least: before
+    /// that the chain has less than the database had when it was written.
+    pub as_of: RecordNumber,
+    /// When that one was written.
+    pub taken_ms: u64,
+}
+
 impl Tracks {
     /// Begins with the record that opens the epoch over a base.
     pub fn new(inherited: Option<RecordNumber>) -> Tracks {
@@ -83,13 +95,12 @@ impl Tracks {
         self.frames.iter().find(|(of, _)| *of > generation).map(|(_, number)| *number)
     }
 
-    /// The record that completes a base of this generation, and when that was written; `None` if
-    /// none does yet. Behind a break it is the one that has caught up, at least: before that the chain has less than the
-    /// database had when it was written.
-    pub fn completed(&self, generation: Generation) -> Option<(RecordNumber, u64)> {
+    /// When a base of this generation can be restored; `None` if no record completes it yet.
+    pub fn completed(&self, generation: Generation) -> Option<Completed> {
         let is_it = |(base, ..): &&(Generation, RecordNumber, u64)| *base >= generation;
-        let found = self.bases.iter().find(is_it).filter(|_| !self.is_behind);
-        found.map(|(_, number, written_ms)| (*number, *written_ms)).max(found.and(self.caught_up))
+        let (_, by, written_ms) = self.bases.iter().find(is_it).filter(|_| !self.is_behind)?;
+        let (as_of, taken_ms) = self.caught_up.max(Some((*by, *written_ms)))?;
+        Some(Completed { by: *by, as_of, taken_ms })
     }
 
     /// Forgets what no snapshot from this generation on needs.
@@ -140,13 +151,30 @@ mod tests {
         tracks.first_above(Generation(generation)).map(|number| number.0)
     }
 
+    fn completed(tracks: &Tracks, generation: u32) -> Option<(u64, u64, u64)> {
+        let Completed { by, as_of, taken_ms } = tracks.completed(Generation(generation))?;
+        Some((by.0, as_of.0, taken_ms))
+    }
+
     #[test]
     fn the_first_record_above_a_generation_has_its_successors_first_frames() {
         let tracks = tracks(None);
         assert_eq!([2, 3, 4].map(|g| first(&tracks, g)), [Some(11), Some(12), None]);
-        assert_eq!(tracks.completed(Generation(3)), Some((RecordNumber(12), 12)));
-        assert_eq!(tracks.completed(Generation(4)), Some((RecordNumber(13), 13)));
-        assert_eq!(tracks.completed(Generation(5)), None);
+        assert_eq!(completed(&tracks, 3), Some((12, 12, 12)));
+        assert_eq!(completed(&tracks, 4), Some((13, 13, 13)));
+        assert_eq!(completed(&tracks, 5), None);
+    }
+
+    /// What follows the base may be in the record that completes it, which comes before the one that has caught up.
+    #[test]
+    fn behind_a_break_a_base_is_completed_before_it_can_be_restored() {
+        let mut tracks = tracks(None);
+        tracks.begin_behind();
+        assert_eq!(completed(&tracks, 3), None);
+        tracks.catch_up(RecordNumber(15), 15);
+        assert_eq!(completed(&tracks, 3), Some((12, 15, 15)));
+        tracks.note(&[merge(4, 5)], RecordNumber(16), 16);
+        assert_eq!(completed(&tracks, 5), Some((16, 16, 16)));
     }
 
     #[test]
