@@ -287,7 +287,11 @@ fn exclusive_locking_beside_a_session_waits_for_its_end_and_after_a_crash_recove
     assert_eq!(second.integer(COUNT).expect_err("it has the file").code, BUSY);
     assert_eq!(guard.text("PRAGMA integrity_check").as_deref(), Ok("ok"));
     let said = guard.text("PRAGMA locking_mode=NORMAL");
-    assert_eq!(said.as_deref(), Ok("exclusive"), "it has met the file in that mode, as in WAL mode");
+    assert_eq!(
+        said.as_deref(),
+        Ok("exclusive"),
+        "it has met the file in that mode, as in WAL mode"
+    );
     guard.close().expect("it closes");
     assert_eq!(second.integer(COUNT), Ok(503));
 }

@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use super::copying::Copying;
-use super::tracks::{Completed, Tracks};
+use super::tracks::Tracks;
 use super::{Retry, Settings};
 use crate::fault::{Fault, is_planted};
 use crate::ids::{Generation, Position, RecordNumber, Salt};
@@ -145,11 +145,11 @@ impl Snapshots {
         }
         let Copying { copy, upload, parent, summing, each, .. } = self.copying.take()?;
         self.draft = summing.and_then(|summing| summing.end(&each));
-        let Completed { by, as_of, taken_ms } = tracks.completed(copy.generation)?;
-        // The record that completes this base may go on with what follows it.
-        let first = match tracks.first_above(copy.generation) {
-            Some(first) if !is_planted(Fault::FirstLate) => first.min(by),
-            _ => by,
+        let (as_of, taken_ms) = tracks.completed(copy.generation)?;
+        // The record that completes this base may go on with what follows it, and come before `as_of`.
+        let first = match tracks.first_behind(copy.generation) {
+            Some(first) if !is_planted(Fault::FirstLate) => first.min(as_of),
+            _ => as_of,
         };
         self.is_needed = false;
         Some(Item::Snapshot(SnapshotRef {

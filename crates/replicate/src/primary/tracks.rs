@@ -20,18 +20,6 @@ pub struct Tracks {
     caught_up: Option<(RecordNumber, u64)>,
 }
 
-/// What the records have of a base.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Completed {
-    /// The record that completes it.
-    pub by: RecordNumber,
-    /// The first record at which it can be restored. Behind a break that is the one that has caught up, at least: before
-    /// that the chain has less than the database had when it was written.
-    pub as_of: RecordNumber,
-    /// When that one was written.
-    pub taken_ms: u64,
-}
-
 impl Tracks {
     /// Begins with the record that opens the epoch over a base.
     pub fn new(inherited: Option<RecordNumber>) -> Tracks {
@@ -95,12 +83,19 @@ impl Tracks {
         self.frames.iter().find(|(of, _)| *of > generation).map(|(_, number)| *number)
     }
 
-    /// When a base of this generation can be restored; `None` if no record completes it yet.
-    pub fn completed(&self, generation: Generation) -> Option<Completed> {
+    /// The first record with what comes behind a base of this generation: frames, or pages in their place.
+    pub fn first_behind(&self, generation: Generation) -> Option<RecordNumber> {
+        let next = self.bases.iter().find(|(base, ..)| *base > generation);
+        self.first_above(generation).into_iter().chain(next.map(|(_, number, _)| *number)).min()
+    }
+
+    /// The record that completes a base of this generation, and when that was written; `None` if
+    /// none does yet. Behind a break it is the one that has caught up, at least: before that the chain has less than the
+    /// database had when it was written.
+    pub fn completed(&self, generation: Generation) -> Option<(RecordNumber, u64)> {
         let is_it = |(base, ..): &&(Generation, RecordNumber, u64)| *base >= generation;
-        let (_, by, written_ms) = self.bases.iter().find(is_it).filter(|_| !self.is_behind)?;
-        let (as_of, taken_ms) = self.caught_up.max(Some((*by, *written_ms)))?;
-        Some(Completed { by: *by, as_of, taken_ms })
+        let found = self.bases.iter().find(is_it).filter(|_| !self.is_behind);
+        found.map(|(_, number, written_ms)| (*number, *written_ms)).max(found.and(self.caught_up))
     }
 
     /// Forgets what no snapshot from this generation on needs.
@@ -151,36 +146,30 @@ mod tests {
         tracks.first_above(Generation(generation)).map(|number| number.0)
     }
 
-    fn completed(tracks: &Tracks, generation: u32) -> Option<(u64, u64, u64)> {
-        let Completed { by, as_of, taken_ms } = tracks.completed(Generation(generation))?;
-        Some((by.0, as_of.0, taken_ms))
-    }
-
     #[test]
     fn the_first_record_above_a_generation_has_its_successors_first_frames() {
         let tracks = tracks(None);
         assert_eq!([2, 3, 4].map(|g| first(&tracks, g)), [Some(11), Some(12), None]);
-        assert_eq!(completed(&tracks, 3), Some((12, 12, 12)));
-        assert_eq!(completed(&tracks, 4), Some((13, 13, 13)));
-        assert_eq!(completed(&tracks, 5), None);
-    }
-
-    /// What follows the base may be in the record that completes it, which comes before the one that has caught up.
-    #[test]
-    fn behind_a_break_a_base_is_completed_before_it_can_be_restored() {
-        let mut tracks = tracks(None);
-        tracks.begin_behind();
-        assert_eq!(completed(&tracks, 3), None);
-        tracks.catch_up(RecordNumber(15), 15);
-        assert_eq!(completed(&tracks, 3), Some((12, 15, 15)));
-        tracks.note(&[merge(4, 5)], RecordNumber(16), 16);
-        assert_eq!(completed(&tracks, 5), Some((16, 16, 16)));
+        assert_eq!(tracks.completed(Generation(3)), Some((RecordNumber(12), 12)));
+        assert_eq!(tracks.completed(Generation(4)), Some((RecordNumber(13), 13)));
+        assert_eq!(tracks.completed(Generation(5)), None);
     }
 
     #[test]
     fn frames_of_an_earlier_epoch_count_until_a_whole_generation_came() {
         let tracks = tracks(Some(7));
         assert_eq!([2, 3, 4].map(|g| first(&tracks, g)), [Some(7), Some(12), None]);
+    }
+
+    #[test]
+    fn pages_may_be_the_first_that_comes_behind_a_base() {
+        let mut tracks = tracks(None);
+        let behind = |tracks: &Tracks, g| tracks.first_behind(Generation(g)).map(|number| number.0);
+        assert_eq!([2, 3, 4].map(|g| behind(&tracks, g)), [Some(11), Some(12), None]);
+        // Of a merge whose frames are not in the chain.
+        tracks.note_base(Generation(5), RecordNumber(13), 13);
+        tracks.note(&[frames(6)], RecordNumber(14), 14);
+        assert_eq!((first(&tracks, 4), behind(&tracks, 4)), (Some(14), Some(13)));
     }
 
     #[test]
@@ -193,6 +182,7 @@ mod tests {
                 for g in generation..6 {
                     assert_eq!(first(&less, g), first(&whole, g), "{inherited:?} {generation} {g}");
                     let g = Generation(g);
+                    assert_eq!(less.first_behind(g), whole.first_behind(g), "{generation} {g}");
                     assert_eq!(less.completed(g), whole.completed(g), "{generation} {g}");
                 }
             }
