@@ -286,7 +286,6 @@ fn lost(found: &Replicas) -> String {
 
 #[cfg(test)]
 mod tests {
-    use plait_replicate::error::Error;
     use plait_replicate::ids::{ChainId, RecordNumber};
     use plait_replicate::record::Header;
     use plait_replicate::replicas::Span;
