@@ -284,7 +284,9 @@ pub enum Error {
     #[error("cannot look at {0}; nothing is committed until that is possible")]
     Unseen(String),
     /// The database of a follower is not the one that it left there.
-    #[error("{0}: move it and its mark away to begin anew, or bring back what was there")]
+    #[error(
+        "{0}: move it, its mark and the files beside it away to begin anew, or bring back what was there"
+    )]
     Replaced(String),
     /// Another one has the database of a follower, or may have it: its lock is gone, or it was promoted.
     #[error("{0}")]
