@@ -119,6 +119,11 @@ impl Replica {
     }
 }
 
+/// The mark lies beside an empty file, as a program makes it that opens the name too early: the follower fills it.
+pub fn is_empty_replica(path: &Path) -> bool {
+    replica::is_marked(path) && std::fs::metadata(path).is_ok_and(|there| there.len() == 0)
+}
+
 /// How far a replica is.
 pub fn reached(mark: &Mark) -> String {
     if mark.record == 0 {

@@ -22,8 +22,8 @@ use plait_engine::sync::wait::Wait;
 use crate::console::{GOOD, NOTICE, styled};
 use crate::failure::{self, Failure, Result, quoted};
 use crate::follows;
-use crate::inspect::Inspection;
 use crate::inspect::outlook::Outlook;
+use crate::inspect::{Inspection, missing_beside_its_files};
 use crate::sqlite::{self, Connection, Library, OpenFlags};
 
 /// Longest wait for a lock of the database.
@@ -40,7 +40,9 @@ pub struct PromoteArgs {
 /// Removes the mark, and has the file say so.
 pub fn run(args: &PromoteArgs) -> Result<u8> {
     let shown = args.file.display();
-    let path = args.file.canonicalize().map_err(|e| Failure::io("open", &args.file, &e))?;
+    let path = args.file.canonicalize().map_err(|e| {
+        missing_beside_its_files(&args.file).unwrap_or_else(|| Failure::io("open", &args.file, &e))
+    })?;
     let none = || {
         Failure::new(
             format!("{shown} follows no primary: it can be written as it is"),
@@ -57,6 +59,19 @@ pub fn run(args: &PromoteArgs) -> Result<u8> {
             "it followed a primary, and its mark was removed before".to_owned()
         }
         Ok(None) => return Err(none()),
+        Ok(Some(mark)) if mark.record == 0 && has_nothing(&path) => {
+            return Err(Failure::new(
+                format!("{shown} follows {}, and nothing has arrived yet", mark.place),
+                format!(
+                    "wait for its follower: `plait replicas {}` tells what is there; or, to use the empty file, remove its mark {}",
+                    quoted(Path::new(&mark.place)),
+                    quoted(&follows_path(&args.file))
+                ),
+            ));
+        }
+        Ok(Some(mark)) if mark.record == 0 => {
+            format!("it followed {}, of which nothing had arrived", mark.place)
+        }
         Ok(Some(mark)) => {
             format!("it followed {}, and was {}", mark.place, follows::reached(&mark))
         }
@@ -128,6 +143,16 @@ impl Joined {
         let database = Shipper::joined(path);
         Ok(database.map(|database| Joined { database, _connection: connection }))
     }
+}
+
+/// The database is empty: it has no tables, nor anything else of a schema.
+fn has_nothing(path: &Path) -> bool {
+    let count = || {
+        let connection = Library::linked().open_with(path, OpenFlags::ReadOnly)?;
+        connection.busy_timeout(PATIENCE)?;
+        connection.integer("SELECT count(*) FROM sqlite_schema")
+    };
+    count() == Ok(0)
 }
 
 /// The file says that it is a replica at rest.

@@ -306,3 +306,32 @@ fn a_follower_that_waits_for_its_place_is_told_where_no_database_is_yet() {
     mark(&scene, &whole());
     scene.plait(&["status"]).done().says(&["its database is not there any more", IDLE]);
 }
+
+#[test]
+fn an_empty_replica_is_filled_by_its_follower_and_not_promoted() {
+    let Some(scene) = Scene::concurrent() else { return };
+    for suffix in ["-wal", "-shm", "-plait", "-plait-shm"] {
+        let _ = std::fs::remove_file(scene.beside(suffix));
+    }
+    let nothing = "plait replica 1\nplace /mnt/place\nchain 00\nrecord 0\nsalt 0\nfirst 1\ncommit 0\nwritten 0\n";
+    mark(&scene, &plait_engine::replica::with_sum(nothing));
+    // As a program leaves it that has opened the name too early.
+    std::fs::write(scene.beside(""), b"").unwrap();
+    let lock = follower(&scene);
+    let said =
+        scene.plait(&["status"]).done().says(&["an empty replica, which its follower fills"]);
+    assert!(!said.out.contains("promote"), "{said:?}");
+    let said = scene.plait(&["doctor"]).done();
+    assert!(!said.out.contains("plait enable"), "{said:?}");
+    drop(lock);
+    let refused = ["nothing has arrived yet", "`plait replicas /mnt/place`", "remove its mark "];
+    scene.plait(&["promote"]).failed().says(&refused);
+    assert!(scene.beside("-plait-follows").exists());
+    // A database that somebody else has made there is freed of the mark.
+    scene.stock("CREATE TABLE own(x)").done();
+    scene.plait(&["promote"]).done().says(&["of which nothing had arrived"]);
+    // Nor is there anything to promote where not even the file is.
+    mark(&scene, &plait_engine::replica::with_sum(nothing));
+    std::fs::remove_file(scene.beside("")).unwrap();
+    scene.plait(&["promote"]).failed().says(&["is missing", "nothing is there yet"]);
+}

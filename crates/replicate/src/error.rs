@@ -64,7 +64,7 @@ pub enum Error {
     /// A record is sound, but of another chain or another moment.
     #[error(
         "record {number} ({name}) does not follow record {}: {why}; it was put there from another \
-         replica, or from an older copy of this one",
+         replica, or from an older copy of this one; {WITHOUT}",
         number.before()
     )]
     Unlinked {
@@ -226,9 +226,10 @@ pub enum Error {
     },
     /// The newest record does not say who has written it.
     #[error(
-        "record {number} ({name}), the newest one, is damaged, and so is its header, so that nothing tells from which database \
-         it is: bring it back; or end the sidecar that ships there, if one runs, and start once with --take-over, which \
-         goes on behind it with a snapshot (plait replicas says what can be restored without it)"
+        "record {number} ({name}), the newest one, is damaged, and so is its header, or another record stands under its name, \
+         so that nothing tells from which database it is: bring it back; or end the sidecar that ships there, if one runs, and \
+         start once with --take-over, which goes on behind it with a snapshot (plait replicas says what can be restored without \
+         it)"
     )]
     Unreadable {
         /// Which one.
@@ -283,7 +284,9 @@ pub enum Error {
     #[error("cannot look at {0}; nothing is committed until that is possible")]
     Unseen(String),
     /// The database of a follower is not the one that it left there.
-    #[error("{0}: move it and its mark away to begin anew, or bring back what was there")]
+    #[error(
+        "{0}: move it, its mark and the files beside it away to begin anew, or bring back what was there"
+    )]
     Replaced(String),
     /// Another one has the database of a follower, or may have it: its lock is gone, or it was promoted.
     #[error("{0}")]

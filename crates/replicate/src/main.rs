@@ -270,8 +270,16 @@ fn lost(found: &Replicas) -> String {
         );
     }
     if !text.is_empty() && !found.is_newest_restorable() {
-        text += "bring back what was removed; else a snapshot of later is waited for, and a new start of the sidecar takes \
-                 one at once\n";
+        text += match found.needs_take_over {
+            true => {
+                "bring back what was there; else end the sidecar, if it runs, and start it once with --take-over, which takes \
+                 a snapshot at once: nothing tells from which database the newest record is\n"
+            }
+            false => {
+                "bring back what was removed; else a snapshot of later is waited for, and a new start of the sidecar takes \
+                 one at once\n"
+            }
+        };
     }
     text
 }
@@ -285,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_snapshot_is_waited_for_behind_the_last_stretch_alone() {
+    fn what_is_waited_for_and_what_a_start_needs_is_told() {
         let number = RecordNumber;
         let span = |from, to| Span { from: number(from), from_ms: 1, to: number(to), to_ms: 2 };
         let (snapshot, broken) = (number(23), number(20));
@@ -294,6 +302,7 @@ mod tests {
             chain: ChainId::default(),
             tip,
             damaged: None,
+            needs_take_over: false,
             writer: None,
             snapshots: Vec::new(),
             unread: Vec::new(),
@@ -305,5 +314,12 @@ mod tests {
         assert!(!spans(&found).contains("waits for a snapshot"), "{}", spans(&found));
         found.spans.pop();
         assert!(spans(&found).contains("to record 19 (") && spans(&found).contains("waits"));
+        let name = "chain/000000000000/0000000000000031".to_owned();
+        let why = "it has another number";
+        found.damaged = Some(Error::Unlinked { number: number(31), name, why });
+        for needs_take_over in [false, true] {
+            found.needs_take_over = needs_take_over;
+            assert_eq!(lost(&found).contains("--take-over"), needs_take_over, "{}", lost(&found));
+        }
     }
 }

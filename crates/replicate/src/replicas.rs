@@ -8,7 +8,7 @@ use crate::dates::utc;
 use crate::error::{Error, Result};
 use crate::ids::{ChainId, RecordNumber};
 use crate::names;
-use crate::record::{Header, Open, Record, SnapshotRef};
+use crate::record::{Header, Open, Record, SnapshotRef, header_of};
 use crate::snapshots::{Known, header_before, known_of};
 use crate::world::World;
 
@@ -57,6 +57,8 @@ pub struct Replicas {
     pub tip: Header,
     /// What is wrong with the one behind it.
     pub damaged: Option<Error>,
+    /// A new start goes on behind that only with `--take-over`: nothing tells whose it is.
+    pub needs_take_over: bool,
     /// The OPEN of its writer.
     pub writer: Option<Open>,
     /// Snapshots, ascending.
@@ -93,6 +95,13 @@ impl Replicas {
                 (listing, header.ok_or_else(|| error.clone())?, Some(error))
             }
         };
+        let needs_take_over = match &damaged {
+            Some(Error::Record { number, name, .. } | Error::Unlinked { number, name, .. }) => {
+                let header = world.get(name).await?.and_then(|bytes| header_of(&bytes).ok());
+                header.is_none_or(|header| header.number != *number)
+            }
+            _ => false,
+        };
         let (packs, loose) = (listing.packs.len(), listing.loose.len());
         let mut reader = Reader::with(world, listing.clone());
         let Known { snapshots, unread } =
@@ -121,6 +130,7 @@ impl Replicas {
             unread,
             missing,
             damaged,
+            needs_take_over,
             tip: header,
             packs,
             loose,

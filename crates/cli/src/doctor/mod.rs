@@ -18,12 +18,13 @@ mod programs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use plait_engine::replica::is_marked;
 
 use crate::check::report::Verdict;
 use crate::check::state;
 use crate::console::{BAD, GOOD, HEADING, styled};
 use crate::failure::{self, Result, quoted};
-use crate::follows::Replica;
+use crate::follows::{self, Replica};
 use crate::inspect::Inspection;
 use crate::inspect::astray;
 use crate::inspect::outlook::{Advice, Outlook};
@@ -112,14 +113,17 @@ fn of_files(state: &Inspection, shown: &Path) -> Vec<Finding> {
     });
     let mut findings: Vec<_> = found.collect();
     let is_sound = findings.iter().all(|finding| finding.verdict != Verdict::Damage);
-    if is_sound && !state.header.is_concurrent() && matches!(state.outlook(), Outlook::Ordinary) {
+    let is_ordinary = !state.header.is_concurrent() && matches!(state.outlook(), Outlook::Ordinary);
+    if is_sound && is_ordinary && !follows::is_empty_replica(&state.path) {
+        // Of a replica `plait enable` is refused.
+        let command = if is_marked(&state.path) { "promote" } else { "enable" };
         findings.push(Finding::note(
             "mode",
             format!(
                 "it is in journal mode {}, where one connection writes at a time",
                 state.header.mode()
             ),
-            format!("plait enable {shown}"),
+            format!("plait {command} {shown}"),
         ));
     }
     findings

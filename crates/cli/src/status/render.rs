@@ -11,7 +11,7 @@ use super::session::{Rows, Session};
 use super::{Look, people, person, replication};
 use crate::console::{BAD, FAINT, GOOD, HEADING, NOTICE, styled};
 use crate::failure::quoted;
-use crate::follows::Replica;
+use crate::follows::{self, Replica};
 use crate::inspect::Inspection;
 use crate::inspect::outlook::{Instead, Outlook};
 use crate::quantity::{age, bytes, count, of};
@@ -120,6 +120,9 @@ pub fn at_rest(file: &Path, outside: &Inspection, openers: &[u32]) -> String {
         );
     }
     match outside.outlook() {
+        Outlook::Ordinary if follows::is_empty_replica(&outside.path) => {
+            "an empty replica, which its follower fills".to_owned()
+        }
         Outlook::Ordinary if replica::is_marked(&outside.path) => format!(
             "in mode {}, which no follower goes on with, though the mark of one lies beside it; `plait promote {file}` makes it a \
              database of its own, which `plait enable {file}` takes; or move it and the files beside it away, and follow anew",

@@ -1,10 +1,10 @@
 //! A copy of the newest record, in the place of what the database has (TRAIL-3).
 
 use std::any::Any;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::mark::Mark;
-use super::{Done, Following, Live, Stuck, target};
+use super::{Done, Following, Live, Stuck, target, with_suffix};
 use crate::apply::Progress;
 use crate::chain::{Found, Reader};
 use crate::error::{Error, Result};
@@ -134,7 +134,9 @@ impl Following {
             .map_err(|e| {
                 let why = match e.kind() {
                     std::io::ErrorKind::AlreadyExists => format!(
-                        "{e}, of a database that was removed or moved away: remove that file, too, and the others of its name"
+                        "{e}, of a database that was removed or moved away: remove what that has left, which are all files {}-* but \
+                         its -plait-follows and -plait-follows.lock",
+                        beside.display()
                     ),
                     _ => e.to_string(),
                 };
@@ -237,12 +239,6 @@ fn first_in(record: &Record) -> Option<CommitTs> {
 /// Why a copy cannot be made, with the disk that it needs.
 fn made_in(folder: &Path, why: &dyn std::fmt::Display) -> String {
     format!("{why} (a copy is made in {})", folder.display())
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }
 
 #[cfg(test)]

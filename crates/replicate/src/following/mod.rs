@@ -20,7 +20,8 @@
 //!   record of the same chain.
 //! - TRAIL-4 One follower works on a database: it holds a lock for as long as it lives. A lock that lost its name,
 //!   by `rm`, keeps nobody else away: it is looked at in each step, before the mark is written, and in the critical
-//!   section of each commit (REPLICA-6), and taken anew only where the whole replica was removed. While it cannot be
+//!   section of each commit (REPLICA-6), and taken anew only where the whole replica was removed. What a replica has left
+//!   whose file alone was removed goes under it, too. While it cannot be
 //!   looked at nothing is committed, and nothing is taken for removed.
 //!
 //! Behind that last look a second follower may take a new lock. It finds `until` or `seeding` in the mark, joins the
@@ -65,6 +66,10 @@ const LOCK_TRIES: u32 = 10;
 const LOCK_NAP: Duration = Duration::from_millis(50);
 /// How often a store is asked for a copy before that is begun anew.
 const TRIES: u32 = 6;
+
+/// What a replica has beside its file, apart from its mark and its lock. A journal is none of it.
+const BESIDE: [&str; 7] =
+    ["-wal", "-shm", "-plait", "-plait-shm", "-plait-pages", "-plait-super", "-plait-new"];
 
 /// How a database follows.
 pub struct Settings {
@@ -173,10 +178,13 @@ impl Following {
         let reader = Reader::new(&world);
         // Behind a removal a program that opens the name leaves an empty file.
         let has_bytes = there.is_some_and(|bytes| bytes > 0);
+        let is_new = !mark
+            .as_ref()
+            .is_some_and(|mark| has_bytes || (is_there && mark.record == RecordNumber::NONE));
         let mut following = Following {
             world,
             settings,
-            mark: mark.filter(|mark| has_bytes || (is_there && mark.record == RecordNumber::NONE)),
+            mark,
             live: None,
             reader,
             flow: None,
@@ -188,10 +196,34 @@ impl Following {
             rarely: Backoff::rare(),
             lock: Arc::new(lock),
         };
-        if following.mark.is_none() {
+        if is_new {
             following.begin_anew()?;
         }
         Ok(following)
+    }
+
+    /// Removes what a replica has left whose file alone was removed: its mark and its lock are there, so all of it was made
+    /// by followers, from what is at their place. A mark of nothing does not tell whose it is.
+    fn remove_left(&self) -> Result<()> {
+        let database = &self.settings.database;
+        let had_any = self.mark.as_ref().is_some_and(|mark| mark.record > RecordNumber::NONE);
+        if !had_any
+            || plait_engine::replica::look(database) != Some(true)
+            || bytes_of(database)?.is_some()
+        {
+            return Ok(());
+        }
+        for suffix in BESIDE {
+            let path = with_suffix(database, suffix);
+            match std::fs::remove_file(&path) {
+                Err(e) if e.kind() != ErrorKind::NotFound => {
+                    let why = format!("cannot remove {}: {e}", path.display());
+                    return Err(target(RecordNumber::NONE, why));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Nothing is there yet: whoever opens the name too early finds a replica, which is empty (NOTED-2).
@@ -201,6 +233,7 @@ impl Following {
             // It was removed with the rest.
             self.lock = Arc::new(lock(&self.settings.database)?);
         }
+        self.remove_left()?;
         self.note(Mark::of_nothing(&self.settings.place), true)
     }
 
@@ -645,6 +678,12 @@ fn unwritten(database: &Path, error: &std::io::Error) -> String {
     format!("cannot write its mark {}: {error}{advice}", follows_path(database).display())
 }
 
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
 fn is_place(named: &str, other: &str) -> bool {
     named == other || Place::parse(named).is_ok_and(|place| place.is(other))
 }
@@ -726,6 +765,7 @@ fn has_name(path: &Path, file: (u64, u64)) -> std::io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simulation::stage::Stage;
 
     #[test]
     fn what_cannot_be_looked_at_is_not_taken_for_nothing() {
@@ -744,6 +784,43 @@ mod tests {
             assert!(error.contains("cannot look at "), "{error}");
             assert!(is_named(&lock, &other).is_err(), "nobody knows");
         }
+    }
+
+    #[test]
+    fn what_a_replica_has_left_whose_file_was_removed_is_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let database = folder.path().join("a.db");
+        let left = || BESIDE.map(|suffix| with_suffix(&database, suffix).exists());
+        let begin = |record| {
+            let mark = Mark { record: RecordNumber(record), ..Mark::of_nothing("/mnt/place") };
+            mark.write(&database, false).expect("a mark");
+            for suffix in BESIDE.into_iter().chain(["-journal"]) {
+                std::fs::write(with_suffix(&database, suffix), b"of before").expect("a file");
+            }
+            let (world, _clock) = Stage::default().world(Patience::Tries(3));
+            let settings = Settings {
+                place: "/mnt/place".to_owned(),
+                database: database.clone(),
+                poll: TARGET_PAUSE,
+            };
+            Following::begin(world, settings).expect("it begins")
+        };
+        // Nothing tells whose they are.
+        drop(begin(0));
+        assert_eq!(left(), [true; 7]);
+        // While the file is there they are its own.
+        std::fs::write(&database, b"bytes").expect("a file");
+        let mut following = begin(7);
+        assert_eq!(left(), [true; 7]);
+        // As when it is removed under a follower that runs.
+        std::fs::remove_file(&database).expect("it is there");
+        following.look_at_file().expect("it begins anew");
+        assert_eq!(left(), [false; 7]);
+        drop(following);
+        let following = begin(7);
+        assert_eq!(left(), [false; 7]);
+        assert!(with_suffix(&database, "-journal").exists(), "no replica has one");
+        assert_eq!(following.mark().map(|mark| mark.record), Some(RecordNumber::NONE));
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl Sidecar {
         let nonce = Nonce(world.random().name());
         for _ in 0..TRIES {
             let tip = match find_tip(&world).await {
-                Err(damage @ Error::Record { .. }) if own.is_none() => {
+                Err(damage @ (Error::Record { .. } | Error::Unlinked { .. })) if own.is_none() => {
                     Some(damaged_tip(&world, damage, settings.take_over).await?)
                 }
                 found => found?,
@@ -159,17 +159,20 @@ fn refuse_all_but(own: RecordNumber, tip: Option<&Tip>) -> Result<()> {
 }
 
 /// A newest record that is damaged, for a start that leads over it: readers begin with the next snapshot. Nothing else has to
-/// be decided: where its writer goes on, one of both makes the next number. Where the header is damaged as well, nothing tells
-/// who that was.
+/// be decided: where its writer goes on, one of both makes the next number. Where the header is damaged as well, or another
+/// record's, nothing tells who that was.
 async fn damaged_tip(world: &World, damage: Error, take_over: bool) -> Result<Tip> {
-    let Error::Record { number, name, why } = &damage else { return Err(damage) };
+    let (number, name) = match &damage {
+        Error::Record { why: BadRecord::Later(_), .. } => return Err(damage),
+        Error::Record { number, name, .. } | Error::Unlinked { number, name, .. } => (number, name),
+        _ => return Err(damage),
+    };
     let listing = Listing::make(world).await?;
     let is_newest = listing.highest() == *number && listing.pack_of(*number).is_none();
-    let bytes = world.get(name).await?.filter(|_| is_newest);
-    let Some(bytes) = bytes.filter(|_| !matches!(why, BadRecord::Later(_))) else {
-        return Err(damage);
-    };
+    let Some(bytes) = world.get(name).await?.filter(|_| is_newest) else { return Err(damage) };
     let header = match header_of(&bytes).ok().filter(|header| header.number == *number) {
+        // A sound record of this number that follows another one than is there.
+        Some(_) if matches!(damage, Error::Unlinked { .. }) => return Err(damage),
         Some(header) => header,
         None if !take_over => {
             return Err(Error::Unreadable { number: *number, name: name.clone() });

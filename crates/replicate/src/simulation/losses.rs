@@ -246,15 +246,18 @@ fn what_a_log_has_at_a_break_is_there_at_the_first_moment_that_can_be_restored()
 
 #[test]
 fn a_start_leads_over_a_damaged_newest_record() {
-    for is_header_damaged in [false, true] {
+    for (is_header_damaged, is_another) in [(false, false), (true, false), (true, true)] {
         let (stage, database, sidecar) = begun(calm());
         let tip = sidecar.0.tip().number;
         drop(sidecar);
         let name = names::record(tip);
-        let mut bytes = stage.objects.object(&name).expect("it is there").to_vec();
+        let of = if is_another { RecordNumber(2) } else { tip };
+        let mut bytes = stage.objects.object(&names::record(of)).expect("it is there").to_vec();
         let at = if is_header_damaged { 100 } else { bytes.len() - 1 };
-        bytes[at] ^= 1;
+        bytes[at] ^= u8::from(!is_another);
         stage.objects.damage(&name, Some(bytes.into()));
+        let found = look(&stage);
+        assert!(found.damaged.is_some() && found.needs_take_over == is_header_damaged, "{found:?}");
         let mut settings = calm();
         if is_header_damaged {
             let refused = stage.open(&database, calm()).map(drop).expect_err("whose is it?");

@@ -605,6 +605,33 @@ fn an_older_copy_under_the_replicas_name_is_not_gone_on_with() {
 }
 
 #[test]
+fn a_replica_whose_file_alone_was_removed_is_made_anew() {
+    let (stage, sidecar) = begun();
+    // In a session that lasts what is committed comes as rows, which lie in the log of the replica.
+    let writer = open(&stage.database);
+    writer.execute("INSERT INTO t VALUES(1, 'first')").expect("a row");
+    let path = replica(&stage);
+    let first = follower(&stage);
+    agrees(&stage);
+    writer.execute("INSERT INTO t VALUES(2, 'second')").expect("a row");
+    agrees(&stage);
+    // Killed, it leaves a log.
+    first.kill();
+    assert!(beside(&stage, "-wal").exists());
+    std::fs::remove_file(&path).expect("it is there");
+    let third = follower(&stage);
+    writer.execute("INSERT INTO t VALUES(3, 'third')").expect("a row");
+    agrees(&stage);
+    // And under a follower that runs.
+    std::fs::remove_file(&path).expect("it is there");
+    writer.execute("INSERT INTO t VALUES(4, 'fourth')").expect("a row");
+    agrees(&stage);
+    assert_eq!(third.terminated(), 0);
+    drop(writer);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
 fn another_page_size_is_said_to_need_a_new_start() {
     let (stage, sidecar) = begun();
     let first = follower(&stage);
