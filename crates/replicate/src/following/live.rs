@@ -113,6 +113,15 @@ impl Live {
         }))
     }
 
+    /// Something is committed that is not in the base yet.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn has_unmerged(&self) -> Result<bool, String> {
+        let bytes = "SELECT value FROM plait_status WHERE name='memtable_bytes'";
+        self.connection.integer(bytes).map(|bytes| bytes > 0).map_err(|e| e.said())
+    }
+
     /// It has tables, or other things of a schema.
     ///
     /// # Errors

@@ -14,7 +14,8 @@
 //!   anew: readers are never shown less than they have seen.
 //! - NOTED-2 A database has its mark before it has its name.
 //! - NOTED-3 A database whose counter is lower than the mark's is an older state, put back under its name:
-//!   it lacks what the mark tells of, and is not gone on with.
+//!   it lacks what the mark tells of, and is not gone on with. A commit that is not in the base raises the mark's by one,
+//!   as its merge will the database's: whoever makes that merge.
 //! - NOTED-4 A database says in its file that it is a replica before it has its name (`csrc/follows.c`
 //!   has the bytes), and one that follows from before that was said does as soon as its follower has
 //!   joined: SQLite without Plait does not write it.
@@ -54,7 +55,8 @@ pub struct Mark {
     pub stream: Lsn,
     /// The checksum that ends them, 0 if none is known.
     pub crc: u32,
-    /// The change counter of the database's page 1 when that was last looked at, 0 if it was not (NOTED-3).
+    /// The change counter that the database's page 1 has at least, once all that is committed is in it; 0 if it is not known
+    /// (NOTED-3).
     pub counter: u32,
     /// NOTED-1.
     pub until: Option<Lsn>,

@@ -102,6 +102,8 @@ pub struct Following {
     settings: Settings,
     mark: Option<Mark>,
     live: Option<Live>,
+    /// The counter of its base when it was last looked at, 0 if that was not on disk.
+    counter: u32,
     reader: Reader,
     /// Of what was taken; none before the first record.
     flow: Option<Flow>,
@@ -186,6 +188,7 @@ impl Following {
             settings,
             mark,
             live: None,
+            counter: 0,
             reader,
             flow: None,
             stuck: None,
@@ -493,20 +496,34 @@ impl Following {
         if mark.seeding {
             return Ok(());
         }
-        let counter = live.counter().map_err(|why| target(mark.record, why))?;
-        if counter < mark.counter {
+        let failed = |why| target(mark.record, why);
+        // Behind a power cut it is not lower than the mark's.
+        let is_on_disk = live.rests().map_err(failed)?;
+        let counter = live.counter().map_err(failed)?;
+        // The merge of what is not in the base yet raises it.
+        let will_be = counter.saturating_add(live.has_unmerged().map_err(failed)?.into());
+        if will_be < mark.counter {
             return Err(Error::Replaced(format!(
                 "{} is an older state of the replica than its mark tells of",
                 self.settings.database.display()
             )));
         }
-        // Behind a power cut it is not lower than the mark's.
-        let is_on_disk = live.rests().map_err(|why| target(mark.record, why))?;
         let counter = if is_on_disk { counter } else { 0 };
+        self.counter = counter;
         match counter == mark.counter {
             true => Ok(()),
             false => self.note(Mark { counter, ..mark }, false),
         }
+    }
+
+    /// The least counter that the base will have when it has all that is committed (NOTED-3): it is raised by the merge of
+    /// what is not in it yet.
+    fn counter_to_be(&mut self, mark: &Mark) -> Result<u32> {
+        if self.counter == 0 || mark.counter != self.counter {
+            return Ok(mark.counter);
+        }
+        let is_ahead = self.live()?.has_unmerged().map_err(|why| target(mark.record, why))?;
+        Ok(mark.counter + u32::from(is_ahead))
     }
 
     /// Ends, so that the next start can tell whether it finds the same file.
@@ -582,6 +599,7 @@ impl Following {
             self.stuck = Some(stuck);
             return Err(error);
         }
+        let mut counter = reached.counter;
         if weight > 0 {
             self.note(Mark { until: Some(reached.stream), ..mark.clone() }, true)?;
             let number = reached.record;
@@ -593,9 +611,10 @@ impl Following {
                 // The next step says so. The mark beside that name is not of this file.
                 return Ok(Done::Waited);
             }
+            counter = self.counter_to_be(&mark)?;
         }
         if reached != mark {
-            self.note(Mark { until: None, ..reached.clone() }, false)?;
+            self.note(Mark { until: None, counter, ..reached.clone() }, false)?;
         }
         if let Some((error, stuck)) = ends {
             self.stuck = Some(stuck);

@@ -604,6 +604,40 @@ fn an_older_copy_under_the_replicas_name_is_not_gone_on_with() {
     assert_eq!(sidecar.terminated(), 0);
 }
 
+// holds NOTED-3
+#[test]
+fn an_older_copy_is_not_gone_on_with_where_a_reader_has_closed_behind_a_killed_follower() {
+    let (stage, sidecar) = begun();
+    let writer = open(&stage.database);
+    writer.execute("INSERT INTO t VALUES(1, 'first')").expect("a row");
+    let (path, first) = (replica(&stage), follower(&stage));
+    agrees(&stage);
+    assert_eq!(first.terminated(), 0);
+    let old = std::fs::read(&path).expect("a file");
+    let second = follower(&stage);
+    // Nothing that changes anything is shipped, and then a row.
+    std::thread::sleep(Duration::from_secs(2));
+    writer.execute("INSERT INTO t VALUES(2, 'second')").expect("a row");
+    agrees(&stage);
+    let reader = open(&path);
+    reader.integer("SELECT count(*) FROM t").expect("it is read");
+    second.kill();
+    reader.close().expect("it brings all of the log into the file");
+    assert!(!beside(&stage, "-plait").exists(), "it is at rest");
+    let new = std::fs::read(&path).expect("a file");
+    std::fs::write(&path, &old).expect("it is put back");
+    assert_eq!(follower(&stage).ended().code(), Some(2));
+    is_told(&stage, "is an older state of the replica than its mark tells of");
+    std::fs::write(&path, &new).expect("it is put back");
+    let third = follower(&stage);
+    writer.execute("INSERT INTO t VALUES(3, 'third')").expect("a row");
+    agrees(&stage);
+    is_told_nothing(&stage);
+    assert_eq!(third.terminated(), 0);
+    drop(writer);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
 #[test]
 fn a_replica_whose_file_alone_was_removed_is_made_anew() {
     let (stage, sidecar) = begun();
