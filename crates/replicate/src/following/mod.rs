@@ -30,9 +30,11 @@
 //! is none: a name is given once, to the first copy, and the loser's mark is replaced by the winner's next one.
 
 mod copying;
+mod counter;
 mod gathering;
 mod live;
 pub mod mark;
+mod place;
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -47,10 +49,9 @@ use self::copying::Made;
 use self::gathering::Batch;
 pub use self::live::{Live, Unjoined};
 use self::mark::{Mark, Trouble};
-use crate::chain::{Flow, Found, Reader, Tip, find_tip};
+use crate::chain::{Flow, Reader};
 use crate::error::{Error, Result, line, printable};
-use crate::ids::{ChainId, Hash, RecordNumber};
-use crate::record::header_of;
+use crate::ids::RecordNumber;
 use crate::store::Backoff;
 use crate::store::url::Place;
 use crate::world::{Patience, World};
@@ -490,42 +491,6 @@ impl Following {
         Ok(self.live.as_mut().expect("it was made"))
     }
 
-    /// Compares the counter of the file with the mark's (NOTED-3), and notes it.
-    fn note_counter(&mut self) -> Result<()> {
-        let Some((live, mark)) = self.live.as_ref().zip(self.mark.clone()) else { return Ok(()) };
-        if mark.seeding {
-            return Ok(());
-        }
-        let failed = |why| target(mark.record, why);
-        // Behind a power cut it is not lower than the mark's.
-        let is_on_disk = live.rests().map_err(failed)?;
-        let counter = live.counter().map_err(failed)?;
-        // The merge of what is not in the base yet raises it.
-        let will_be = counter.saturating_add(live.has_unmerged().map_err(failed)?.into());
-        if will_be < mark.counter {
-            return Err(Error::Replaced(format!(
-                "{} is an older state of the replica than its mark tells of",
-                self.settings.database.display()
-            )));
-        }
-        let counter = if is_on_disk { counter } else { 0 };
-        self.counter = counter;
-        match counter == mark.counter {
-            true => Ok(()),
-            false => self.note(Mark { counter, ..mark }, false),
-        }
-    }
-
-    /// The least counter that the base will have when it has all that is committed (NOTED-3): it is raised by the merge of
-    /// what is not in it yet.
-    fn counter_to_be(&mut self, mark: &Mark) -> Result<u32> {
-        if self.counter == 0 || mark.counter != self.counter {
-            return Ok(mark.counter);
-        }
-        let is_ahead = self.live()?.has_unmerged().map_err(|why| target(mark.record, why))?;
-        Ok(mark.counter + u32::from(is_ahead))
-    }
-
     /// Ends, so that the next start can tell whether it finds the same file.
     ///
     /// # Errors
@@ -625,55 +590,6 @@ impl Following {
         }
         self.refuse_another_place().await?;
         Ok(Done::Waited)
-    }
-
-    /// Where the place has no record as late as the mark's, it was emptied, or is another one's.
-    async fn refuse_another_place(&self) -> Result<()> {
-        let Some(mark) = &self.mark else { return Ok(()) };
-        if self.reader.listing().is_none_or(|listing| listing.highest() >= mark.record) {
-            return Ok(());
-        }
-        self.look_at_place(mark.record).await
-    }
-
-    /// Fails if the place is another database's, or has no record as late as this one.
-    async fn look_at_place(&self, number: RecordNumber) -> Result<()> {
-        let header = self.tip().await?.record.header;
-        self.refuse_another_chain(header.chain)?;
-        if header.number >= number {
-            return Ok(());
-        }
-        Err(Error::Behind { number, newest: header.number })
-    }
-
-    /// True if the place has another record of the mark's number: it has forgotten that one, and was shipped to since.
-    async fn is_forked(&self, mark: &Mark) -> Result<bool> {
-        let number = mark.record;
-        match Reader::new(&self.world).object(number, true).await {
-            Ok(Found::Object(bytes)) => Ok(Hash::of(&bytes) != mark.hash
-                && header_of(&bytes)
-                    .is_ok_and(|there| (there.chain, there.number) == (mark.chain, number))),
-            Err(error @ Error::Store { .. }) => Err(error),
-            Ok(Found::Nothing) | Err(_) => Ok(false),
-        }
-    }
-
-    /// The newest record at the place.
-    async fn tip(&self) -> Result<Tip> {
-        let has = self.mark.as_ref().map_or(RecordNumber::NONE, |mark| mark.record);
-        find_tip(&self.world).await?.ok_or(match has {
-            RecordNumber::NONE => Error::Empty,
-            number => Error::Emptied { number },
-        })
-    }
-
-    fn refuse_another_chain(&self, found: ChainId) -> Result<()> {
-        match &self.mark {
-            Some(mark) if mark.record > RecordNumber::NONE && mark.chain != found => {
-                Err(Error::OtherChain { found, expected: mark.chain })
-            }
-            _ => Ok(()),
-        }
     }
 }
 

@@ -17,6 +17,7 @@ mod following;
 mod killed;
 mod missed;
 mod model;
+mod older;
 mod owners;
 mod places;
 mod processes;

@@ -1,0 +1,59 @@
+//! What a follower asks of its place beside the records: whether it is still the one that it knows.
+
+use super::Following;
+use super::mark::Mark;
+use crate::chain::{Found, Reader, Tip, find_tip};
+use crate::error::{Error, Result};
+use crate::ids::{ChainId, Hash, RecordNumber};
+use crate::record::header_of;
+
+impl Following {
+    /// Where the place has no record as late as the mark's, it was emptied, or is another one's.
+    pub(super) async fn refuse_another_place(&self) -> Result<()> {
+        let Some(mark) = &self.mark else { return Ok(()) };
+        if self.reader.listing().is_none_or(|listing| listing.highest() >= mark.record) {
+            return Ok(());
+        }
+        self.look_at_place(mark.record).await
+    }
+
+    /// Fails if the place is another database's, or has no record as late as this one.
+    pub(super) async fn look_at_place(&self, number: RecordNumber) -> Result<()> {
+        let header = self.tip().await?.record.header;
+        self.refuse_another_chain(header.chain)?;
+        if header.number >= number {
+            return Ok(());
+        }
+        Err(Error::Behind { number, newest: header.number })
+    }
+
+    /// True if the place has another record of the mark's number: it has forgotten that one, and was shipped to since.
+    pub(super) async fn is_forked(&self, mark: &Mark) -> Result<bool> {
+        let number = mark.record;
+        match Reader::new(&self.world).object(number, true).await {
+            Ok(Found::Object(bytes)) => Ok(Hash::of(&bytes) != mark.hash
+                && header_of(&bytes)
+                    .is_ok_and(|there| (there.chain, there.number) == (mark.chain, number))),
+            Err(error @ Error::Store { .. }) => Err(error),
+            Ok(Found::Nothing) | Err(_) => Ok(false),
+        }
+    }
+
+    /// The newest record at the place.
+    pub(super) async fn tip(&self) -> Result<Tip> {
+        let has = self.mark.as_ref().map_or(RecordNumber::NONE, |mark| mark.record);
+        find_tip(&self.world).await?.ok_or(match has {
+            RecordNumber::NONE => Error::Empty,
+            number => Error::Emptied { number },
+        })
+    }
+
+    pub(super) fn refuse_another_chain(&self, found: ChainId) -> Result<()> {
+        match &self.mark {
+            Some(mark) if mark.record > RecordNumber::NONE && mark.chain != found => {
+                Err(Error::OtherChain { found, expected: mark.chain })
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The file of a replica that was removed, or replaced by an older one.
+
+use std::time::Duration;
+
+use crate::following::{agrees, begun, beside, follower, is_told, is_told_nothing, mark, replica};
+use crate::processes::open;
+
+// holds NOTED-3, FOLLOWS-7
+#[test]
+fn an_older_copy_under_the_replicas_name_is_not_gone_on_with() {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    agrees(&stage);
+    assert_eq!(first.terminated(), 0);
+    let (path, old) = (replica(&stage), std::fs::read(replica(&stage)).expect("a file"));
+    let second = follower(&stage);
+    stage.execute("INSERT INTO t VALUES(2, 'second')");
+    agrees(&stage);
+    assert_eq!(second.terminated(), 0);
+    let new = std::fs::read(&path).expect("a file");
+    std::fs::write(&path, &old).expect("it is put back");
+    assert_eq!(follower(&stage).ended().code(), Some(2));
+    is_told(&stage, "is an older state of the replica than its mark tells of");
+    std::fs::write(&path, &new).expect("it is put back");
+    let third = follower(&stage);
+    stage.execute("INSERT INTO t VALUES(3, 'third')");
+    agrees(&stage);
+    is_told_nothing(&stage);
+    // While it runs: another file under the name, and none.
+    std::fs::write(path.with_extension("moved"), &new).expect("a file");
+    std::fs::rename(path.with_extension("moved"), &path).expect("it moves");
+    assert_eq!(third.ended().code(), Some(2));
+    is_told(&stage, "is another file than the one that followed: move it");
+    stage.execute("INSERT INTO t VALUES(4, 'fourth')");
+    let old = open(&path);
+    old.integer("SELECT count(*) FROM t").expect("it is read");
+    for end in ["", "-wal", "-shm", "-plait", "-plait-shm"] {
+        let _ = std::fs::remove_file(format!("{}{end}", path.display()));
+    }
+    let fourth = follower(&stage);
+    agrees(&stage);
+    // What the new mark tells is not told to who has the old file open.
+    assert!(
+        old.integer("SELECT count(*) FROM t").is_ok_and(|rows| rows < stage.rows().len() as i64)
+    );
+    let waits = format!("SELECT plait_wait({})", mark(&stage).commit);
+    for asked in ["SELECT plait_replica_time()", &waits, "SELECT plait_ticket()"] {
+        assert!(old.integer(asked).is_err_and(|e| e.said().contains("open it again")), "{asked}");
+    }
+    drop(old);
+    assert_eq!(fourth.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds NOTED-3
+#[test]
+fn an_older_copy_is_not_gone_on_with_where_a_reader_has_closed_behind_a_killed_follower() {
+    let (stage, sidecar) = begun();
+    let writer = open(&stage.database);
+    writer.execute("INSERT INTO t VALUES(1, 'first')").expect("a row");
+    let (path, first) = (replica(&stage), follower(&stage));
+    agrees(&stage);
+    assert_eq!(first.terminated(), 0);
+    let old = std::fs::read(&path).expect("a file");
+    let second = follower(&stage);
+    // Nothing that changes anything is shipped, and then a row.
+    std::thread::sleep(Duration::from_secs(2));
+    writer.execute("INSERT INTO t VALUES(2, 'second')").expect("a row");
+    agrees(&stage);
+    let reader = open(&path);
+    reader.integer("SELECT count(*) FROM t").expect("it is read");
+    second.kill();
+    reader.close().expect("it brings all of the log into the file");
+    assert!(!beside(&stage, "-plait").exists(), "it is at rest");
+    let new = std::fs::read(&path).expect("a file");
+    std::fs::write(&path, &old).expect("it is put back");
+    assert_eq!(follower(&stage).ended().code(), Some(2));
+    is_told(&stage, "is an older state of the replica than its mark tells of");
+    std::fs::write(&path, &new).expect("it is put back");
+    let third = follower(&stage);
+    writer.execute("INSERT INTO t VALUES(3, 'third')").expect("a row");
+    agrees(&stage);
+    is_told_nothing(&stage);
+    assert_eq!(third.terminated(), 0);
+    drop(writer);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn a_replica_whose_file_alone_was_removed_is_made_anew() {
+    let (stage, sidecar) = begun();
+    // In a session that lasts what is committed comes as rows, which lie in the log of the replica.
+    let writer = open(&stage.database);
+    writer.execute("INSERT INTO t VALUES(1, 'first')").expect("a row");
+    let path = replica(&stage);
+    let first = follower(&stage);
+    agrees(&stage);
+    writer.execute("INSERT INTO t VALUES(2, 'second')").expect("a row");
+    agrees(&stage);
+    // Killed, it leaves a log.
+    first.kill();
+    assert!(beside(&stage, "-wal").exists());
+    std::fs::remove_file(&path).expect("it is there");
+    let third = follower(&stage);
+    writer.execute("INSERT INTO t VALUES(3, 'third')").expect("a row");
+    agrees(&stage);
+    // And under a follower that runs.
+    std::fs::remove_file(&path).expect("it is there");
+    writer.execute("INSERT INTO t VALUES(4, 'fourth')").expect("a row");
+    agrees(&stage);
+    assert_eq!(third.terminated(), 0);
+    drop(writer);
+    assert_eq!(sidecar.terminated(), 0);
+}
