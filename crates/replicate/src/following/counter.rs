@@ -14,17 +14,19 @@ impl Following {
         let failed = |why| target(mark.record, why);
         // Behind a power cut it is not lower than the mark's.
         let is_on_disk = live.rests().map_err(failed)?;
+        // The merge of what is not in the base yet raises it. Asked first: another process may make that merge meanwhile.
+        let is_ahead = live.has_unmerged().map_err(failed)?;
         let counter = live.counter().map_err(failed)?;
-        // The merge of what is not in the base yet raises it.
-        let will_be = counter.saturating_add(live.has_unmerged().map_err(failed)?.into());
+        let will_be = counter.saturating_add(is_ahead.into());
         if will_be < mark.counter {
             return Err(Error::Replaced(format!(
                 "{} is an older state of the replica than its mark tells of",
                 self.settings.database.display()
             )));
         }
-        let counter = if is_on_disk { counter } else { 0 };
-        self.counter = counter;
+        self.counter = if is_on_disk { counter } else { 0 };
+        // What is not in the base yet still raises it.
+        let counter = if is_on_disk { counter.max(mark.counter) } else { 0 };
         match counter == mark.counter {
             true => Ok(()),
             false => self.note(Mark { counter, ..mark }, false),

@@ -275,7 +275,7 @@ async fn refuse_others(
     // One of the future says that the clock was wrong.
     let now_ms = world.clock().wall_ms();
     if let Some(made_ms) = made_ms.filter(|made| (header.written_ms + 1..=now_ms).contains(made)) {
-        let shipped_ms = latest_stamp(world, &tip).await?;
+        let shipped_ms = latest_stamp(world, &tip, now_ms).await?;
         if made_ms > shipped_ms {
             let (made, shipped) = (dates::utc(made_ms), dates::utc(shipped_ms));
             return Err(Error::MadeAnew { made, shipped });
@@ -284,13 +284,14 @@ async fn refuse_others(
     Ok(Before { tip, open })
 }
 
-/// The latest time at which something was shipped, as far as snapshots tell: behind a clock that was set back it is not that of
-/// the newest record.
-async fn latest_stamp(world: &World, tip: &Tip) -> Result<u64> {
+/// The latest time before now at which something was shipped, as far as snapshots tell: behind a clock that was set back it is
+/// not that of the newest record.
+async fn latest_stamp(world: &World, tip: &Tip, now_ms: u64) -> Result<u64> {
     let header = &tip.record.header;
     let mut reader = Reader::with(world, tip.listing.clone());
     let known = snapshots::known_of(&mut reader, header.snapshot, header.chain).await?.snapshots;
-    let taken = known.iter().map(|(_, snapshot)| snapshot.taken_ms);
+    let taken =
+        known.iter().map(|(_, snapshot)| snapshot.taken_ms).filter(|taken| *taken <= now_ms);
     Ok(taken.chain([header.written_ms]).max().unwrap_or_default())
 }
 

@@ -165,6 +165,19 @@ fn a_file_that_is_younger_than_a_wrong_stamp_alone_is_not_refused() {
 }
 
 #[test]
+fn a_file_that_was_made_anew_is_refused_beside_a_stamp_of_the_future() {
+    let (stage, database, sidecar) = begun();
+    drop(sidecar);
+    drop(start_at(&stage, &database, 30));
+    stage.skew_ms.set(0);
+    drop(stage.open(&database, calm()).expect("the same database"));
+    stage.time.advance_to(stage.time.now() + Duration::from_secs(5));
+    database.borrow_mut().begin_anew(stage.time.wall_ms());
+    let refused = stage.open(&database, calm()).map(drop);
+    assert!(matches!(refused, Err(Error::MadeAnew { .. })), "{refused:?}");
+}
+
+#[test]
 fn a_sweep_that_finds_the_newest_record_not_restorable_is_tried_again_soon() {
     let (stage, database, sidecar) = begun();
     let first = look(&stage).snapshots[0].record;
