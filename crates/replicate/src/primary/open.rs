@@ -54,8 +54,11 @@ impl Sidecar {
     /// # Errors
     /// As [`Sidecar::run`].
     pub async fn open_anew(self) -> Result<Sidecar> {
-        let Sidecar { world, source, settings, writer, .. } = self;
-        Sidecar::open_behind(world, source, settings, Some(writer.tip.number)).await
+        let Sidecar { world, source, settings, writer, retention, .. } = self;
+        let mut anew =
+            Sidecar::open_behind(world, source, settings, Some(writer.tip.number)).await?;
+        anew.retention.goes_on_from(&retention);
+        Ok(anew)
     }
 
     /// Opens an epoch at the end of the chain, or behind `own` and nowhere else.

@@ -102,6 +102,11 @@ impl Retention {
         self.failures = 0;
     }
 
+    /// The process is the same, and so is what it knows of its clocks (CLOCK-1).
+    pub(super) fn goes_on_from(&mut self, before: &Retention) {
+        self.reckoned = before.reckoned;
+    }
+
     /// True until it is known what is there.
     pub(super) fn has_not_looked(&self) -> bool {
         self.known.is_none()
@@ -231,7 +236,10 @@ impl Sidecar {
             None => {
                 let Header { snapshot, chain, opened, .. } = self.writer.tip;
                 let known = snapshots::known_of(&mut reader, snapshot, chain).await?.snapshots;
-                if let Some(before) = snapshots::header_before(&mut reader, opened, chain).await? {
+                if self.retention.reckoned.1 == 0
+                    && let Some(before) =
+                        snapshots::header_before(&mut reader, opened, chain).await?
+                {
                     self.retention.reckoned.1 = before.written_ms;
                 }
                 known

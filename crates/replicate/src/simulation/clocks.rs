@@ -102,6 +102,23 @@ fn a_clock_that_is_ahead_at_a_sweep_lets_nothing_go() {
 
 // holds CLOCK-1
 #[test]
+fn a_sidecar_that_goes_on_anew_knows_its_clocks_still() {
+    let (stage, database, mut sidecar) = begun();
+    let first = look(&stage).spans[0].from;
+    stage.work(&mut sidecar, SWEEP).expect("a quiet world");
+    stage.skew_ms.set(30 * DAY_MS);
+    live(&stage, &database, &mut sidecar, 1).expect("a quiet world");
+    let (before, clock) = sidecar;
+    let anew = stage.block(&clock, before.open_anew()).expect("its own chain");
+    let mut sidecar = (anew, clock);
+    live(&stage, &database, &mut sidecar, 4).expect("a quiet world");
+    stage.skew_ms.set(0);
+    stage.work(&mut sidecar, 4 * SWEEP).expect("a quiet world");
+    keeps_all(&stage, first);
+}
+
+// holds CLOCK-1
+#[test]
 fn a_machine_that_was_off_for_long_deletes_what_is_old_an_hour_later() {
     let (stage, database, sidecar) = begun();
     let first = look(&stage).spans[0].from;

@@ -4,6 +4,18 @@ use std::time::Duration;
 
 use crate::following::{agrees, begun, beside, follower, is_told, is_told_nothing, mark, replica};
 use crate::processes::open;
+use crate::stage::Stage;
+
+/// An older copy under the replica's name is refused; puts back what was there, and returns it.
+fn refuses(stage: &Stage, old: &[u8]) -> Vec<u8> {
+    let path = replica(stage);
+    let new = std::fs::read(&path).expect("a file");
+    std::fs::write(&path, old).expect("it is put back");
+    assert_eq!(follower(stage).ended().code(), Some(2));
+    is_told(stage, "is an older state of the replica than its mark tells of");
+    std::fs::write(&path, &new).expect("it is put back");
+    new
+}
 
 // holds NOTED-3, FOLLOWS-7
 #[test]
@@ -17,11 +29,7 @@ fn an_older_copy_under_the_replicas_name_is_not_gone_on_with() {
     stage.execute("INSERT INTO t VALUES(2, 'second')");
     agrees(&stage);
     assert_eq!(second.terminated(), 0);
-    let new = std::fs::read(&path).expect("a file");
-    std::fs::write(&path, &old).expect("it is put back");
-    assert_eq!(follower(&stage).ended().code(), Some(2));
-    is_told(&stage, "is an older state of the replica than its mark tells of");
-    std::fs::write(&path, &new).expect("it is put back");
+    let new = refuses(&stage, &old);
     let third = follower(&stage);
     stage.execute("INSERT INTO t VALUES(3, 'third')");
     agrees(&stage);
@@ -72,11 +80,7 @@ fn an_older_copy_is_not_gone_on_with_where_a_reader_has_closed_behind_a_killed_f
     second.kill();
     reader.close().expect("it brings all of the log into the file");
     assert!(!beside(&stage, "-plait").exists(), "it is at rest");
-    let new = std::fs::read(&path).expect("a file");
-    std::fs::write(&path, &old).expect("it is put back");
-    assert_eq!(follower(&stage).ended().code(), Some(2));
-    is_told(&stage, "is an older state of the replica than its mark tells of");
-    std::fs::write(&path, &new).expect("it is put back");
+    refuses(&stage, &old);
     let third = follower(&stage);
     writer.execute("INSERT INTO t VALUES(3, 'third')").expect("a row");
     agrees(&stage);
