@@ -16,7 +16,8 @@
 **    through the open file, which does not meet its own lock.
 **  - DEADMAN-3 A child made by fork() shares the open file. A parent that closes releases the lock
 **    for both. A parent that is killed does not: while such a child lives, processes that close,
-**    the child among them, leave the WAL where it is, which harms nothing.
+**    the child among them, leave the WAL where it is, which harms nothing. A handle that asks for
+**    locking_mode=exclusive with a WAL-index of others is busy as long.
 **  - DEADMAN-4 A child that opens the WAL-index itself meets its parent's lock, as that of any
 **    other process. But a process that meets a lock of its own, since it has made another database
 **    under the name of one that it still has open (plSharesIndex()), keeps the POSIX lock for the

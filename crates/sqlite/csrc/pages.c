@@ -314,7 +314,7 @@ static int plPagerLockingMode(Pager *pPager, int eMode){
     }else{
       plDetach(p);
       plForgetWal(p);
-      (void)plMeetWal(p);      /* If it fails, the mode is left with the handle. */
+      (void)plMeetWal(p);      /* Without it the next transaction meets the WAL in exclusive mode, which lasts. */
     }
   }
   return sqlite3PagerLockingMode(pPager, eMode);

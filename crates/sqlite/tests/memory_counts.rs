@@ -2,11 +2,14 @@
 //! allocator is still called by one thread at a time.
 #![allow(unsafe_code)]
 
+mod allocator;
+
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
+use allocator::MemoryMethods;
 use plait_client::Library;
 // The spliced amalgamation that `Library::linked` is about.
 use plait_sqlite as _;
@@ -14,25 +17,8 @@ use plait_sqlite as _;
 const MEMORY_USED: c_int = 0;
 const MALLOC_SIZE: c_int = 5;
 const MALLOC_COUNT: c_int = 9;
-const CONFIG_MALLOC: c_int = 4;
-const CONFIG_GETMALLOC: c_int = 5;
-
-/// SQLite's `sqlite3_mem_methods`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct MemoryMethods {
-    malloc: unsafe extern "C" fn(c_int) -> *mut c_void,
-    free: unsafe extern "C" fn(*mut c_void),
-    realloc: unsafe extern "C" fn(*mut c_void, c_int) -> *mut c_void,
-    size: unsafe extern "C" fn(*mut c_void) -> c_int,
-    round_up: unsafe extern "C" fn(c_int) -> c_int,
-    init: unsafe extern "C" fn(*mut c_void) -> c_int,
-    shutdown: unsafe extern "C" fn(*mut c_void),
-    data: *mut c_void,
-}
 
 unsafe extern "C" {
-    fn sqlite3_config(op: c_int, ...) -> c_int;
     safe fn sqlite3_initialize() -> c_int;
     safe fn sqlite3_shutdown() -> c_int;
     safe fn sqlite3_malloc(bytes: c_int) -> *mut c_void;
@@ -126,17 +112,10 @@ unsafe extern "C" fn free_alone(memory: *mut c_void) {
 
 /// Puts functions of the application in the place of SQLite's, before the first use of the library.
 fn watch_the_allocator() {
-    let mut methods = std::mem::MaybeUninit::<MemoryMethods>::uninit();
-    // SAFETY: no thread uses the library, and SQLite writes all fields.
-    let rc = unsafe { sqlite3_config(CONFIG_GETMALLOC, methods.as_mut_ptr()) };
-    assert_eq!(rc, 0);
-    // SAFETY: as said.
-    let methods = unsafe { methods.assume_init() };
-    DEFAULT.set((methods.malloc, methods.free)).expect("once");
-    let watched = MemoryMethods { malloc: malloc_alone, free: free_alone, ..methods };
-    // SAFETY: no thread uses the library, which copies the table.
-    let rc = unsafe { sqlite3_config(CONFIG_MALLOC, &raw const watched) };
-    assert_eq!(rc, 0);
+    allocator::replace(|methods| {
+        DEFAULT.set((methods.malloc, methods.free)).expect("once");
+        MemoryMethods { malloc: malloc_alone, free: free_alone, ..methods }
+    });
 }
 
 // holds MEMORY-1, MEMORY-2

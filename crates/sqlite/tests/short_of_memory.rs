@@ -2,33 +2,20 @@
 //! acknowledged is there, and the next visit finds nothing in its way.
 #![allow(unsafe_code)]
 
+mod allocator;
+
 use std::ffi::{c_int, c_void};
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::SeqCst;
 
+use allocator::MemoryMethods;
 use plait_client::{Library, SqlError};
 // The spliced amalgamation that `Library::linked` is about.
 use plait_sqlite as _;
 
 const NOMEM: c_int = 7;
-const CONFIG_MALLOC: c_int = 4;
-const CONFIG_GETMALLOC: c_int = 5;
-
-/// SQLite's `sqlite3_mem_methods`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct MemoryMethods {
-    malloc: unsafe extern "C" fn(c_int) -> *mut c_void,
-    free: unsafe extern "C" fn(*mut c_void),
-    realloc: unsafe extern "C" fn(*mut c_void, c_int) -> *mut c_void,
-    rest: [*mut c_void; 5],
-}
-
-unsafe extern "C" {
-    fn sqlite3_config(op: c_int, ...) -> c_int;
-}
 
 type Allocate = unsafe extern "C" fn(c_int) -> *mut c_void;
 type Resize = unsafe extern "C" fn(*mut c_void, c_int) -> *mut c_void;
@@ -59,17 +46,10 @@ unsafe extern "C" fn realloc(memory: *mut c_void, bytes: c_int) -> *mut c_void {
 }
 
 fn watch_the_allocator() {
-    let mut methods = std::mem::MaybeUninit::<MemoryMethods>::uninit();
-    // SAFETY: no thread uses the library, and SQLite writes all fields.
-    let rc = unsafe { sqlite3_config(CONFIG_GETMALLOC, methods.as_mut_ptr()) };
-    assert_eq!(rc, 0);
-    // SAFETY: as said.
-    let methods = unsafe { methods.assume_init() };
-    DEFAULT.set((methods.malloc, methods.realloc)).expect("once");
-    let watched = MemoryMethods { malloc, realloc, ..methods };
-    // SAFETY: no thread uses the library, which copies the table.
-    let rc = unsafe { sqlite3_config(CONFIG_MALLOC, &raw const watched) };
-    assert_eq!(rc, 0);
+    allocator::replace(|methods| {
+        DEFAULT.set((methods.malloc, methods.realloc)).expect("once");
+        MemoryMethods { malloc, realloc, ..methods }
+    });
 }
 
 /// Each with the number of rows that it adds.
@@ -106,8 +86,8 @@ fn visit(path: &Path, statements: &[(&str, i64)]) -> (Option<SqlError>, i64) {
     (error.or(closed.err()), rows)
 }
 
-/// Returns how many allocations a visit takes, having let each of them fail.
-fn sweep(path: &Path, statements: &[(&str, i64)], fails: i64) -> i64 {
+/// Returns how many allocations a visit takes, having let every second of them fail, from `first` on.
+fn sweep(path: &Path, statements: &[(&str, i64)], first: i64, fails: i64) -> i64 {
     // What was added is taken away again, so that each visit finds the same.
     let added = || {
         let connection = Library::linked().open(path).expect("there is memory");
@@ -117,7 +97,7 @@ fn sweep(path: &Path, statements: &[(&str, i64)], fails: i64) -> i64 {
         connection.close().expect("it closes");
         rows
     };
-    for at in 0.. {
+    for at in (first..).step_by(2) {
         FAILS.store(fails, SeqCst);
         LEFT.store(at, SeqCst);
         let (error, rows) = visit(path, statements);
@@ -138,9 +118,10 @@ fn sweep(path: &Path, statements: &[(&str, i64)], fails: i64) -> i64 {
 #[test]
 fn a_failed_allocation_is_an_error_and_nothing_else() {
     watch_the_allocator();
-    let dir = tempfile::tempdir().expect("a folder");
+    // In memory where there is such a place: thousands of visits that sync.
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
     for with_company in [false, true] {
-        for fails in [1, i64::MAX] {
+        for (first, fails) in [(0, 1), (1, i64::MAX)] {
             let path = dir.path().join(format!("{with_company}-{fails}"));
             let company = Library::linked().open(&path).expect("it opens");
             company
@@ -152,7 +133,7 @@ fn a_failed_allocation_is_an_error_and_nothing_else() {
             let company = with_company.then_some(company);
             let more = if with_company { None } else { Some(ALONE) };
             let statements: Vec<_> = STATEMENTS.into_iter().chain(more).collect();
-            let allocations = sweep(&path, &statements, fails);
+            let allocations = sweep(&path, &statements, first, fails);
             assert!(allocations > 100, "{allocations}");
             drop(company);
         }

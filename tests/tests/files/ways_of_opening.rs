@@ -9,7 +9,7 @@ use plait_tests::place::Place;
 use plait_tests::sqlite::{BUSY, CANTOPEN, Connection, OpenFlags, READONLY, SqlError};
 use plait_tests::subject::{Fixture, Subject, real_plait};
 use plait_tests::value::Value;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -235,6 +235,15 @@ fn who_asks_for_exclusive_locking_has_the_file_for_itself_as_in_wal_mode() {
     }
 }
 
+/// The dead-man byte of the WAL-index has a lock of an open file, as other code in the process cannot drop it.
+fn is_held(database: &Path) -> bool {
+    let index = format!("{}-shm", database.display());
+    let inode = std::fs::metadata(index).expect("a WAL-index").ino();
+    let locks = std::fs::read_to_string("/proc/locks").expect("the kernel's locks");
+    let end = format!(":{inode} 128 128");
+    locks.lines().any(|line| line.contains("OFDLCK") && line.ends_with(&end))
+}
+
 /// With its first access behind it, a handle can leave exclusive locking as in WAL mode.
 #[test]
 fn who_gives_exclusive_locking_up_lets_others_in_as_in_wal_mode() {
@@ -256,6 +265,7 @@ fn who_gives_exclusive_locking_up_lets_others_in_as_in_wal_mode() {
         let rows = 501 + i64::from(was_member);
         assert_eq!(first.text("PRAGMA locking_mode=EXCLUSIVE").as_deref(), Ok("exclusive"));
         first.execute("INSERT INTO t(val) VALUES('alone')").expect("it writes");
+        assert!(is_held(&fixture.database()), "DEADMAN-1: was a member: {was_member}");
         let second = second.unwrap_or_else(|| fixture.open());
         assert_eq!(second.integer(COUNT).expect_err("the first one has it").code, BUSY);
         assert_eq!(first.text("PRAGMA locking_mode=NORMAL").as_deref(), Ok("normal"));
