@@ -32,7 +32,7 @@ use crate::storage::names::{SHARED_MEMORY_BYTES, SHARED_MEMORY_MAGIC};
 use crate::sync::mutex::SharedMutex;
 
 /// Changes whenever the meaning of any byte of the file changes.
-pub const LAYOUT_VERSION: u32 = 29;
+pub const LAYOUT_VERSION: u32 = 30;
 /// First bytes of a shared memory file.
 pub const MAGIC: u64 = SHARED_MEMORY_MAGIC;
 /// Memtable arenas: the small ones come first.
@@ -89,6 +89,16 @@ pub mod fence {
     /// As fenced, but everything is in the database file, and no connection may commit: bytes 18
     /// and 19 of the base may be 2 (upkeep/fence.rs).
     pub const LOWERED: u32 = 2;
+}
+
+/// Whether large arenas are in use, in [`Control::has_large`]. Changes once in a session.
+pub mod large {
+    /// None is.
+    pub const NONE: u32 = 0;
+    /// They have disk space as they grow.
+    pub const GROWING: u32 = 1;
+    /// Each has all of its disk space from its first use, and is mapped by large pages (mapping.rs).
+    pub const IN_LARGE_PAGES: u32 = 2;
 }
 
 /// Whether the database is a replica, in [`Control::follows`] (REPLICA-3 in replica.rs).
@@ -325,8 +335,8 @@ pub struct Control {
     pub applied_lsn: AtomicU64,
     /// (M) Arena that takes commits.
     pub active_arena: AtomicU32,
-    /// Not 0 once a large arena has disk space, before the first is in use: an owner of the commit
-    /// mutex then maps the whole file.
+    /// One of [`large`]. Set once a large arena has disk space, before the first is in use: an owner
+    /// of the commit mutex then maps the whole file.
     pub has_large: AtomicU32,
     /// Entries of `recent`, from the first on, that have disk space.
     pub recent_allocated: AtomicU32,
@@ -622,12 +632,14 @@ pub struct Layout {
 
 /// Unit of disk space.
 pub const PAGE: usize = 4096;
+/// Bytes of a large page of memory, on most machines. No large arena shares one with another part.
+pub const LARGE_PAGE: usize = 2 << 20;
 /// Where the fixed part of the file ends.
 pub const LAYOUT_END: usize = size_of::<Layout>().next_multiple_of(PAGE);
 /// Offset of the ring in the file.
 pub const RING_OFFSET: usize = LAYOUT_END + SMALL_ARENAS * SMALL_ARENA_BYTES;
 /// Offset of the first large arena in the file.
-pub const LARGE_ARENAS_OFFSET: usize = RING_OFFSET + RING_BYTES;
+pub const LARGE_ARENAS_OFFSET: usize = (RING_OFFSET + RING_BYTES).next_multiple_of(LARGE_PAGE);
 /// Size of the file.
 pub const TOTAL_BYTES: usize = LARGE_ARENAS_OFFSET + LARGE_ARENAS * ARENA_BYTES;
 /// Bytes that every process maps: up to the end of the ring's window.
@@ -707,6 +719,7 @@ const _: () = assert!(size_of::<GapSlot>() == 216);
 const _: () = assert!(size_of::<GapTable>() == 13_952);
 const _: () = assert!(std::mem::offset_of!(Layout, gaps) == 108_928 && RING_OFFSET == 5_009_408);
 const _: () = assert!(RING_BYTES.is_power_of_two());
+const _: () = assert!(ARENA_BYTES.is_multiple_of(LARGE_PAGE));
 const _: () = assert!(TOTAL_BYTES as u64 == SHARED_MEMORY_BYTES);
 const _: () = assert!(TOTAL_BYTES <= 192 << 20, "the promised bound of shared memory");
 

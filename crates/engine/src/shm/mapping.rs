@@ -1,6 +1,6 @@
 //! How much of `app.db-plait-shm` a process has mapped.
 //!
-//! The file is 181 MiB long, and a program may have a thousand of them. Most sessions need only the
+//! The file is 182 MiB long, and a program may have a thousand of them. Most sessions need only the
 //! small arenas and the ring's window, so a process maps that much ([`MAPPED_FIRST`]). Once the
 //! session has load, the process also maps the whole file, at a second address, at its next lock or
 //! snapshot.
@@ -8,7 +8,14 @@
 //! | the session | the process has mapped |
 //! |---|---|
 //! | has used only small arenas and the small window | the first 6 MiB |
-//! | has used a large arena (`Control::has_large`) or uses more of the ring | also the whole file |
+//! | has had need of a large arena (`Control::has_large`) or uses more of the ring | also the whole file |
+//! | has had need of one when many processes were there | and asks for large pages for these arenas |
+//!
+//! Each process has page tables of its own, and those of a hundred do not fit the caches: with pages of
+//! 2 MiB a process has a few dozen entries in place of some ten thousand. The file systems and kernels
+//! that have such pages for files (ext4 and XFS since Linux 6.16, tmpfs where it is set up so) make
+//! them where a mapping asks for them; elsewhere nothing changes. With few processes they gain
+//! nothing, and what is written out little by little (upkeep/leave.rs) would be written 2 MiB at a time.
 //!
 //! Invariants
 //! - MAPPING-1 A pointer into either mapping is valid as long as the region: neither is moved or
@@ -21,6 +28,10 @@
 //!   it after it has locked and before it reads (lock.rs). Without address space for that, the
 //!   thread unlocks the mutex in the state in which it found it, and its statement fails with
 //!   SQLITE_NOMEM; no other thread is affected.
+//! - MAPPING-4 A mapping asks for large pages only where every large arena has all of its disk space
+//!   before its first use, and none lies in a large page together with another part of the file. At
+//!   the first write to such a page the kernel allocates all of it, and would kill the process on a
+//!   full disk.
 
 #![allow(unsafe_code)]
 
@@ -36,7 +47,7 @@ use std::{io, mem};
 use memmap2::{Advice, MmapOptions};
 
 use super::fork::LockFile;
-use super::layout::{MAPPED_FIRST, RING_OFFSET, TOTAL_BYTES, WINDOW_BYTES};
+use super::layout::{LARGE_ARENAS_OFFSET, MAPPED_FIRST, RING_OFFSET, TOTAL_BYTES, WINDOW_BYTES};
 use crate::error::{Error, Result};
 use crate::log::RingMemory;
 
@@ -188,6 +199,18 @@ impl Mapping {
                 unsafe { libc::munmap(new.cast(), TOTAL_BYTES) };
                 Ok(NonNull::new(other).expect("set by another thread"))
             }
+        }
+    }
+
+    /// Asks for large pages for the large arenas, if the whole file is mapped (MAPPING-4).
+    pub(crate) fn ask_for_large_pages(&self) {
+        if let Some(whole) = self.whole() {
+            let bytes = TOTAL_BYTES - LARGE_ARENAS_OFFSET;
+            // SAFETY: inside the mapping (layout.rs).
+            let arenas = unsafe { whole.add(LARGE_ARENAS_OFFSET) };
+            // A kernel that cannot do that goes on with small ones.
+            // SAFETY: the mapping and its content stay as they are.
+            unsafe { libc::madvise(arenas.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
         }
     }
 

@@ -16,7 +16,8 @@
 //! is no harm. Where the file system cannot allocate, zeros are written instead, and writing them
 //! twice is harm. There one process writes a whole ring or arena before any process uses it, and
 //! nothing grows. A process that cannot allocate while others can (its system calls are filtered)
-//! fails before its commit point.
+//! fails before its commit point. Nor does a large arena grow where many processes were there when the
+//! first one was needed: it is mapped by large pages (mapping.rs, MAPPING-4).
 //!
 //! Trust (FILE-6): a file is used only if its magic, layout version, boot id and base identity
 //! match, its state is LIVE, and it was found with its full size: the rest of a truncated file
@@ -43,7 +44,7 @@ use super::layout::{
     ALLOCATE_LOCK_BASE, ARENA_BYTES, ARENAS, Control, FIRST_RECENT, HEAD, Header, LAYOUT_END,
     LAYOUT_VERSION, Layout, MAGIC, PAGE, PROCESS_LOCK_BASE, PROCESS_SLOTS, RECENT_COMMITS,
     RING_BYTES, RING_OFFSET, RecentCommit, SMALL_ARENA_BYTES, TOTAL_BYTES, WINDOW_BYTES,
-    arena_bytes, arena_offset, is_large, process_end, recent_end, session, slot_end,
+    arena_bytes, arena_offset, is_large, large, process_end, recent_end, session, slot_end,
 };
 use super::locks;
 use super::mapping::Mapping;
@@ -78,6 +79,9 @@ impl BaseIdentity {
 
 /// With less free disk space than this, dispensable memory is not allocated.
 const SPARE_BYTES: u64 = 256 << 20;
+
+/// So many processes gain by large pages.
+const MANY_PROCESSES: u32 = 32;
 
 /// Bytes of the ring at the start of a session.
 const FIRST_RING_BYTES: usize = 8 << 10;
@@ -194,7 +198,25 @@ impl Region {
     /// # Errors
     /// NoMemory.
     pub fn reach_whole(&self) -> Result<()> {
-        self.map.reach_whole().map(drop)
+        self.whole().map(drop)
+    }
+
+    #[inline(always)]
+    fn whole(&self) -> Result<NonNull<u8>> {
+        match self.map.whole() {
+            Some(whole) => Ok(whole),
+            None => self.map_whole(),
+        }
+    }
+
+    #[cold]
+    fn map_whole(&self) -> Result<NonNull<u8>> {
+        let whole = self.map.reach_whole()?;
+        // Relaxed: a process that misses it has small pages.
+        if self.control().has_large.load(Relaxed) == large::IN_LARGE_PAGES {
+            self.map.ask_for_large_pages();
+        }
+        Ok(whole)
     }
 
     /// True if the whole file is mapped.
@@ -213,8 +235,8 @@ impl Region {
     /// NoMemory.
     #[inline]
     pub fn reach_used(&self) -> Result<()> {
-        // Relaxed: both change under the commit mutex.
-        let is_small = self.control().has_large.load(Relaxed) == 0
+        // Relaxed: whoever has found an arena or a larger window in use has locked the mutex since.
+        let is_small = self.control().has_large.load(Relaxed) == large::NONE
             && self.log().window_bytes() <= WINDOW_BYTES;
         if is_small { Ok(()) } else { self.reach_whole() }
     }
@@ -223,8 +245,7 @@ impl Region {
     #[inline(always)]
     fn arena_base(&self, index: usize) -> Result<NonNull<u8>> {
         assert!(index < ARENAS, "arena {index} does not exist");
-        let mapping = &self.map;
-        let base = if is_large(index) { mapping.reach_whole()? } else { mapping.first() };
+        let base = if is_large(index) { self.whole()? } else { self.map.first() };
         // SAFETY: the small arenas lie inside the first mapping, and all of them inside the whole
         // one (layout.rs).
         Ok(unsafe { base.add(arena_offset(index)) })
@@ -324,17 +345,35 @@ impl Region {
         let _unlocking = Unlocking { file: &self.file, byte };
         if !is_there() {
             let whole = [(arena_offset(index), arena_bytes(index))];
-            let in_part = self.allocate_first(&parts_of(index, FIRST_BYTES), &whole)?;
-            let reach = if in_part { FIRST_BYTES } else { arena_bytes(index) };
-            if is_large(index) {
-                // Before any process can use the arena.
-                self.control().has_large.store(1, Relaxed);
-            }
+            // Before any process can use the arena.
+            let is_in_large_pages =
+                is_large(index) && self.decide_on_large_arenas() == large::IN_LARGE_PAGES;
+            let first = parts_of(index, FIRST_BYTES);
+            let first = if is_in_large_pages { &whole[..] } else { &first[..] };
+            let is_in_part = self.allocate_first(first, &whole)? && !is_in_large_pages;
+            let reach = if is_in_part { FIRST_BYTES } else { arena_bytes(index) };
             // Release pairs with the Acquire of the freezing committer, which may touch the arena
             // next.
             word.store(reach as u32, Release);
         }
         Ok(true)
+    }
+
+    /// Returns how the large arenas of the session are mapped, and settles it if nobody has.
+    fn decide_on_large_arenas(&self) -> u32 {
+        let word = &self.control().has_large;
+        let processes = self.control().processes_high_water.load(Relaxed);
+        let is_worth_it = processes >= MANY_PROCESSES && self.has_space_to_spare();
+        let wish = if is_worth_it { large::IN_LARGE_PAGES } else { large::GROWING };
+        // Relaxed: what depends on it follows under the commit mutex.
+        let decided = match word.compare_exchange(large::NONE, wish, Relaxed, Relaxed) {
+            Ok(_) => wish,
+            Err(other) => other,
+        };
+        if decided == large::IN_LARGE_PAGES {
+            self.map.ask_for_large_pages();
+        }
+        decided
     }
 
     /// Allocates disk space for at least `reach` bytes of nodes in arena `index`, and as many of

@@ -46,4 +46,4 @@ pub const PAGES_MAGIC: [u8; 8] = *b"PlaitPgs";
 /// First word of a shared memory file.
 pub const SHARED_MEMORY_MAGIC: u64 = u64::from_le_bytes(*b"plaitshm");
 /// Size of a shared memory file, which no other file has.
-pub const SHARED_MEMORY_BYTES: u64 = 189_558_784;
+pub const SHARED_MEMORY_BYTES: u64 = 190_840_832;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32};
 
 use super::*;
 use crate::log::RingMemory;
-use crate::shm::layout::{ARENA_BYTES, MAPPED_FIRST, SMALL_ARENAS, TXN_SLOTS};
+use crate::shm::layout::{ARENA_BYTES, LARGE_PAGE, MAPPED_FIRST, SMALL_ARENAS, TXN_SLOTS};
 
 /// The first large arena.
 const LARGE: usize = SMALL_ARENAS;
@@ -158,6 +158,72 @@ fn growth_that_finds_no_disk_space_leaves_what_there_is_as_it_was() {
     rich.grow_arena(LARGE, 1 << 20).expect("allocated");
     rich.grow_ring(1 << 20).expect("allocated");
     assert!(reach() >= 1 << 20 && poor.log().ring_space() >= 1 << 20);
+}
+
+/// How many mappings of this file in this process ask for large pages.
+fn mappings_with_large_pages(path: &Path) -> usize {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").expect("the mappings");
+    let is_head = |line: &str| line.split(' ').next().is_some_and(|range| range.contains('-'));
+    let (mut is_ours, mut found) = (false, 0);
+    for line in smaps.lines() {
+        if is_head(line) {
+            is_ours = line.ends_with(path.to_str().expect("plain"));
+        } else if is_ours && line.starts_with("VmFlags:") && line.contains(" hg") {
+            found += 1;
+        }
+    }
+    found
+}
+
+// holds MAPPING-4
+#[test]
+fn among_many_processes_no_large_page_has_a_part_without_disk_space() {
+    use std::os::unix::fs::MetadataExt as _;
+    fn little(file: &File, at: u64, len: u64) -> std::result::Result<(), Errno> {
+        let is_second_half = at >= arena_offset(LARGE) as u64 + ARENA_BYTES as u64 / 2;
+        if is_second_half { Err(Errno::NOSPC) } else { fallocate(file, at, len) }
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("app.db-plait-shm");
+    let (poor, rich) = (mapped(&path, little), mapped(&path, fallocate));
+    let reach = |index: usize| rich.control().generations[index].allocated.load(Relaxed) as usize;
+    rich.control().processes_high_water.store(MANY_PROCESSES, Relaxed);
+    assert!(rich.allocate_arena(0).expect("allocated"));
+    assert_eq!((reach(0), rich.control().has_large.load(Relaxed)), (FIRST_BYTES, large::NONE));
+
+    assert!(matches!(poor.allocate_arena(LARGE), Err(Error::Full(_))));
+    assert_eq!(reach(LARGE), 0, "nobody may use it");
+    for index in [LARGE, LARGE + 1] {
+        let before = rich.file().metadata().expect("its metadata").blocks() * 512;
+        assert!(rich.allocate_arena(index).expect("allocated"));
+        assert_eq!(reach(index), ARENA_BYTES);
+        let half = ARENA_BYTES as u64 / 2;
+        assert!(rich.file().metadata().expect("its metadata").blocks() * 512 >= before + half);
+        assert!(arena_offset(index).is_multiple_of(LARGE_PAGE));
+    }
+    let later = mapped(&path, fallocate);
+    later.reach_used().expect("mapped");
+    if Path::new("/sys/kernel/mm/transparent_hugepage").exists() && cfg!(target_arch = "x86_64") {
+        // Not where qemu stands between: it keeps the advice to itself.
+        assert_eq!(mappings_with_large_pages(&path), 3);
+    }
+}
+
+#[test]
+fn large_arenas_that_grow_do_so_to_the_end_of_the_session() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("app.db-plait-shm");
+    let region = mapped(&path, fallocate);
+    region.control().processes_high_water.store(MANY_PROCESSES - 1, Relaxed);
+    for index in [LARGE, LARGE + 1] {
+        assert!(region.allocate_arena(index).expect("allocated"));
+        let reach = region.control().generations[index].allocated.load(Relaxed) as usize;
+        assert_eq!(reach, FIRST_BYTES, "arena {index}");
+        region.control().processes_high_water.store(MANY_PROCESSES, Relaxed);
+    }
+    let later = mapped(&path, fallocate);
+    later.reach_used().expect("mapped");
+    assert_eq!(mappings_with_large_pages(&path), 0);
 }
 
 #[test]
