@@ -249,6 +249,31 @@ fn a_place_that_is_put_back_ends_the_sidecar_and_the_next_goes_on_behind_it() {
 
 // holds FOLDER-2
 #[test]
+fn a_place_that_is_put_back_to_before_a_sidecars_start_needs_no_take_over() {
+    let (stage, first) = begun();
+    let keeper = open(&stage.database);
+    keeper.query("SELECT count(*) FROM plait_status").expect("it is asked");
+    stage.agrees();
+    assert_eq!(first.terminated(), 0);
+    let earlier = stage.folder.path().join("earlier");
+    let copied = std::process::Command::new("cp").arg("-a").arg(&stage.url).arg(&earlier).status();
+    assert!(copied.is_ok_and(|status| status.success()));
+    let second = stage.sidecar(&[]);
+    keeper.execute("INSERT INTO t VALUES(3, 'behind the copy')").expect("it commits");
+    stage.agrees();
+    std::fs::rename(&stage.url, stage.folder.path().join("later")).expect("it goes");
+    std::fs::rename(&earlier, &stage.url).expect("it comes back");
+    keeper.execute("INSERT INTO t VALUES(4, 'behind the loss')").expect("it commits");
+    assert_eq!(second.ended().code(), Some(1), "a new start mends it");
+    let said = trouble(&stage);
+    assert!(said.contains("a new start goes on") && !said.contains("--take-over"), "{said}");
+    let third = stage.sidecar(&[]);
+    stage.agrees();
+    assert_eq!(third.terminated(), 0);
+}
+
+// holds FOLDER-2
+#[test]
 fn a_disk_that_comes_back_under_another_number_is_the_same_place() {
     let (stage, sidecar) = begun();
     let first = stage.agrees().snapshot;
