@@ -23,11 +23,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use plait_client::{Connection, Library, OpenFlags};
+use plait_client::{BUSY, Connection, Library, OpenFlags};
 use plait_engine::database::Database;
 use plait_engine::ids as engine;
 use plait_engine::ship::{self, Happened, Scratch, Shipper};
 use plait_engine::sync::wait::Wait;
+use plait_replicate::holders;
 use plait_replicate::ids::{
     ChainId, CommitTs, Generation, Hash, Instance, Lsn, Nonce, Position, Salt,
 };
@@ -119,7 +120,10 @@ impl Living {
             connection.query("SELECT count(*) FROM sqlite_schema")?;
             Ok::<_, plait_client::SqlError>((connection, mode, page_bytes))
         };
-        let (connection, mode, page_bytes) = open().map_err(|e| say(&e.said()))?;
+        let (connection, mode, page_bytes) = open().map_err(|e| match e.code {
+            BUSY => say(&(e.said() + &holders::named(&path))),
+            _ => say(&e.said()),
+        })?;
         if mode != "concurrent" {
             let what = format!("its journal mode is {mode}: run `plait enable` on it first");
             return Err(refused(&what, true));
