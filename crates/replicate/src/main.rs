@@ -105,6 +105,7 @@ fn main() -> ExitCode {
         Commands::WritePages { folder } => pages::write(Cli::command(), &folder),
     };
     match done {
+        Ok(()) if said::is_unread() => ExitCode::from(said::UNREAD),
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {
             eprintln!("plait-replicate: {}", printable(&text));
