@@ -170,8 +170,8 @@ pub enum Error {
     },
     /// The chain is of another database.
     #[error(
-        "this place is the replica of another database (chain {found}, this database goes to \
-         {expected}): choose another URL"
+        "this place is the replica of another database, or was emptied and begun anew (chain {found}, this database goes to \
+         {expected}): choose another URL; to follow what is there now, choose a database of another name"
     )]
     OtherChain {
         /// What is there.

@@ -157,7 +157,9 @@ impl Listing {
                 let found = world.beginning(&names::pack(*from, *to), INDEX_BYTES_MAX).await?;
                 // A pack that is damaged, or gone meanwhile, is its reader's trouble.
                 let of = found.and_then(|bytes| Pack::left_in_chain(&bytes)).unwrap_or_default();
-                Ok(of.into_iter().filter(|of| *of >= first && self.pack_of(*of) == Some((*from, *to))))
+                Ok(of
+                    .into_iter()
+                    .filter(|of| *of >= first && self.pack_of(*of) == Some((*from, *to))))
             });
             for of in join_all(asked).await {
                 left.extend(of?);

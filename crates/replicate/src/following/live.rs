@@ -242,9 +242,8 @@ impl Live {
     /// # Errors
     /// In words.
     pub fn copy_from(&self, made: &Path) -> Result<(), String> {
-        let said = |e: SqlError| {
-            format!("cannot take the pages of {}: {}", made.display(), e.said())
-        };
+        let said =
+            |e: SqlError| format!("cannot take the pages of {}: {}", made.display(), e.said());
         let source = Library::linked().open_with(made, OpenFlags::ReadOnly).map_err(said)?;
         let size = |of: &Connection| of.integer("PRAGMA page_size").map_err(said);
         let (theirs, own) = (size(&source)?, size(&self.connection)?);

@@ -109,6 +109,8 @@ pub struct Following {
     /// Of what was taken; none before the first record.
     flow: Option<Flow>,
     stuck: Option<Stuck>,
+    /// The place has its chain, as it was seen since the start.
+    has_looked: bool,
     /// A copy that the database did not take yet.
     made: Option<Made>,
     /// Failures of the database in a row.
@@ -193,6 +195,7 @@ impl Following {
             reader,
             flow: None,
             stuck: None,
+            has_looked: false,
             made: None,
             failures: 0,
             told: None,

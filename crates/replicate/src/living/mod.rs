@@ -20,7 +20,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use plait_client::{BUSY, Connection, Library, OpenFlags};
@@ -43,6 +43,9 @@ pub use self::end::End;
 
 /// Longest wait for a lock of the database.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether the file is still that of the session, as each program does that reads it.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// A place that the session tells with so many bytes may have more: it keeps 256, and no part of a character.
 const TOLD_BYTES: usize = 250;
@@ -95,6 +98,8 @@ pub struct Living {
     shared: Shared,
     /// The place was shipped to before, under whatever name.
     is_here: Cell<bool>,
+    /// When it was looked at the file last.
+    looked: Cell<Instant>,
 }
 
 impl Living {
@@ -143,6 +148,7 @@ impl Living {
             page_bytes: page_bytes as u32,
             shared,
             is_here: Cell::default(),
+            looked: Cell::new(Instant::now()),
         })
     }
 
@@ -184,6 +190,23 @@ impl Living {
                     ),
                 })
             }
+        }
+    }
+
+    /// Fails if the file was overwritten in its place: its log goes on as if nothing had happened, until a program reads the
+    /// file.
+    fn look_at_file(&self) -> Result<(), SourceError> {
+        if self.looked.get().elapsed() < LOOK_EVERY {
+            return Ok(());
+        }
+        self.looked.set(Instant::now());
+        match self.connection.query("SELECT 1 FROM sqlite_schema LIMIT 1") {
+            Err(e) if e.said().contains("--accept-base") => {
+                self.shared.end.set(Some(End::Again));
+                Err(SourceError::Ended(e.said()))
+            }
+            // Anything else is told by what needs the file.
+            _ => Ok(()),
         }
     }
 
@@ -335,6 +358,7 @@ impl Source for Living {
     }
 
     fn read(&mut self, bytes: usize) -> Result<Vec<Event>, SourceError> {
+        self.look_at_file()?;
         let hurries = self.shared.hurries.get();
         let happened = self.with(|shipper| {
             if hurries {

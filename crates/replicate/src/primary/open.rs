@@ -187,13 +187,7 @@ async fn damaged_tip(world: &World, damage: Error, take_over: bool) -> Result<Ti
         },
     };
     let hash = Hash::of(&bytes);
-    Ok(Tip {
-        record: Record { header, items: Vec::new() },
-        hash,
-        bytes,
-        is_damaged: true,
-        listing,
-    })
+    Ok(Tip { record: Record { header, items: Vec::new() }, hash, bytes, is_damaged: true, listing })
 }
 
 /// What keeps the newest record from being reached: itself is damaged, one is missing that its snapshot needs, or the next

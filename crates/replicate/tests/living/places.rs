@@ -282,6 +282,37 @@ fn a_place_that_is_put_back_to_before_a_sidecars_start_needs_no_take_over() {
     assert_eq!(third.terminated(), 0);
 }
 
+#[test]
+fn a_follower_of_a_place_that_was_begun_anew_says_what_to_do() {
+    let (stage, first) = begun();
+    let follows = follower(&stage);
+    agrees(&stage);
+    assert_eq!(first.terminated(), 0);
+    std::fs::remove_dir_all(&stage.url).expect("it goes");
+    let second = stage.sidecar(&["--take-over"]);
+    stage.agrees();
+    assert_eq!(follows.terminated(), 0);
+    let said = says(&[Path::new("follow"), &stage.url, &replica(&stage)], 2);
+    assert!(said.contains("begun anew") && said.contains("a database of another name"), "{said}");
+    assert_eq!(second.terminated(), 0);
+}
+
+#[test]
+fn a_database_that_is_overwritten_in_its_place_ends_the_sidecar() {
+    let (stage, sidecar) = begun();
+    stage.agrees();
+    let keeper = open(&stage.database);
+    keeper.query("SELECT count(*) FROM plait_status").expect("it is asked");
+    let other = stage.folder.path().join("other.db");
+    open(&other).execute("CREATE TABLE other(a)").expect("a table");
+    let bytes = std::fs::read(&other).expect("a file");
+    std::fs::write(&stage.database, bytes).expect("it is written over");
+    assert_eq!(sidecar.ended().code(), Some(1), "nobody else reads it");
+    let said = says(&[Path::new("run"), &stage.url, &stage.database], 1);
+    assert!(said.contains("was replaced or overwritten"), "{said}");
+    drop(keeper);
+}
+
 // holds FOLDER-2
 #[test]
 fn a_disk_that_comes_back_under_another_number_is_the_same_place() {

@@ -259,7 +259,11 @@ fn a_merge_with_another_result_ends_the_restore_unless_the_library_is_another() 
     let last = told.lines().last().unwrap_or_default();
     assert!(last.ends_with(" --take-over"), "what to do next: {last}");
     assert!(said(&accepted).contains(" ago\n"), "{}", said(&accepted));
-    assert!(said(&accepted).contains("\nchecking (PRAGMA integrity_check)\n"), "{}", said(&accepted));
+    assert!(
+        said(&accepted).contains("\nchecking (PRAGMA integrity_check)\n"),
+        "{}",
+        said(&accepted)
+    );
     assert!(said(&accepted).contains("could not be compared"), "{}", said(&accepted));
     assert!(said(&accepted).contains(", checked"), "{}", said(&accepted));
     assert!(site.take_rows() == rows, "other rows");
