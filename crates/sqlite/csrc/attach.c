@@ -468,7 +468,10 @@ static SQLITE_NOINLINE int plBeginToWrite(Btree *p, int wrflag, int *pSchemaVers
 static SQLITE_NOINLINE PL_COLD int plRefusePlace(Btree *p){
   char *zWhy = 0;
   int rc = SQLITE_OK;
-  if( p->db->openFlags & PL_OPEN_BASE || sqlite3PagerFilename(p->pBt->pPager, 1)[0]==0 || p->pBt->pPager->tempFile ){
+  u8 bNameless = sqlite3PagerFilename(p->pBt->pPager, 1)[0]==0;
+  /* Nothing can lie beside a temporary database or one in memory: no transaction need look. */
+  if( bNameless ) p->bPlLooked = 1;
+  if( p->db->openFlags & PL_OPEN_BASE || bNameless || p->pBt->pPager->tempFile ){
     p->ePlPlace = PLW_LOCAL;
   }else if( plPlace(p, &zWhy)==PLW_NETWORK && !plReadsOnly(p) && p->pBt->pPager->pWal==0 && plFileMarked(p) ){
     rc = plStash(p, SQLITE_CANTOPEN, zWhy);
