@@ -170,8 +170,8 @@ pub enum Error {
     },
     /// The chain is of another database.
     #[error(
-        "this place is the replica of another database (chain {found}, this database goes to \
-         {expected}): choose another URL"
+        "this place is the replica of another database, or was emptied and begun anew (chain {found}, this database goes to \
+         {expected}): choose another URL; to follow what is there now, choose a database of another name"
     )]
     OtherChain {
         /// What is there.
@@ -214,15 +214,18 @@ pub enum Error {
     },
     /// A place has lost how it began.
     #[error(
-        "record {number} ({name}), with which the last sidecar began, is missing at this place, so that nothing tells from \
+        "record {number} ({name}), with which the last sidecar began, {} at this place, so that nothing tells from \
          which database that shipped: bring it back; or end that sidecar, if it runs, and start with --take-over; or \
-         choose another URL"
+         choose another URL",
+        lost_or(*is_another, "is missing")
     )]
     Unowned {
         /// Which one.
         number: RecordNumber,
         /// Its object.
         name: String,
+        /// Another record stands there.
+        is_another: bool,
     },
     /// The newest record does not say who has written it.
     #[error(
@@ -249,8 +252,9 @@ pub enum Error {
     /// A database was shipped to this place, which has lost how that began.
     #[error(
         "the database was shipped to this place before (chain {chain}), and the place has lost records since: record \
-         {number} ({name}), with which its last sidecar began, is not there; bring back what was there, or begin anew with \
-         --take-over"
+         {number} ({name}), with which its last sidecar began, {}; bring back what was there, or begin anew with \
+         --take-over",
+        lost_or(*is_another, "is not there")
     )]
     Lost {
         /// What the database names, and the place.
@@ -259,6 +263,8 @@ pub enum Error {
         number: RecordNumber,
         /// Its object.
         name: String,
+        /// Another record stands there.
+        is_another: bool,
     },
     /// Starters have overtaken each other.
     #[error("another sidecar started at the same time, three times over: let one of them run")]
@@ -358,6 +364,16 @@ fn call_of(what: &str, name: &str, error: &StoreError) -> String {
     match error {
         StoreError::Gone(_) => String::new(),
         _ => format!("cannot {what} {name}: "),
+    }
+}
+
+/// What has become of the record with which a sidecar began.
+fn lost_or(is_another: bool, missing: &'static str) -> &'static str {
+    match is_another {
+        true => {
+            "is another one (a backup was copied into the place, which has records of two histories)"
+        }
+        false => missing,
     }
 }
 

@@ -13,6 +13,7 @@
 //! | [`shelf`] | a file of the sidecar's own |
 //! | [`store`], [`world`] | where objects are, time and chance |
 //! | [`probe`], [`measure`] | whether a store keeps its promise, and how fast it is |
+//! | [`holders`] | who keeps others out of a database |
 //! | [`dates`] | moments in UTC |
 //!
 //! `docs/decisions/chain.md` is the design. Everything but `store::objects`, with folders and
@@ -27,6 +28,7 @@ pub mod error;
 pub mod fault;
 pub mod follower;
 pub mod following;
+pub mod holders;
 pub mod ids;
 pub mod library;
 pub mod measure;

@@ -105,6 +105,7 @@ fn main() -> ExitCode {
         Commands::WritePages { folder } => pages::write(Cli::command(), &folder),
     };
     match done {
+        Ok(()) if said::is_unread() => ExitCode::from(said::UNREAD),
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {
             eprintln!("plait-replicate: {}", printable(&text));
@@ -255,6 +256,13 @@ fn lost(found: &Replicas) -> String {
     for error in &found.unread {
         text += &format!("a snapshot is lost: {}\n", error.what());
     }
+    if let Some(seam) = found.seam {
+        text += &format!(
+            "records of two histories are here, as where a backup was copied into the place: record {seam} does not follow record \
+             {}, and nothing leads over that\n",
+            seam.before()
+        );
+    }
     for (first, last) in &found.missing {
         text += &match first == last {
             true => format!("record {first} is missing, {REMOVED}: nothing leads over it\n"),
@@ -307,6 +315,7 @@ mod tests {
             snapshots: Vec::new(),
             unread: Vec::new(),
             spans: vec![span(1, 19), span(22, 30)],
+            seam: None,
             missing: Vec::new(),
             packs: 0,
             loose: 0,

@@ -29,6 +29,10 @@ const HEADER_BYTES: usize = 64;
 const ENTRY_BYTES: usize = 48;
 const IN_CHAIN: u32 = 1;
 const IS_OPEN: u32 = 2;
+/// Records of a pack at most.
+pub const RECORDS_MAX: u64 = 256;
+/// A header and the longest index.
+pub const INDEX_BYTES_MAX: usize = HEADER_BYTES + RECORDS_MAX as usize * ENTRY_BYTES;
 /// A record of this length or more stays in `chain/`, where nothing else is set.
 pub const LARGE_BYTES: usize = 64 << 10;
 
@@ -141,30 +145,37 @@ fn word<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes[at..at + N].try_into().expect("as long as asked for")
 }
 
+/// The header and the index with which a pack begins.
+fn index_of(bytes: &[u8]) -> Result<(&[u8], &[u8]), BadPack> {
+    if bytes.get(..8) != Some(&MAGIC) {
+        return Err(BadPack::Foreign);
+    }
+    let head = bytes.get(..HEADER_BYTES).ok_or(BadPack::Damaged("length"))?;
+    if crc32c::crc32c(&head[..60]) != u32::from_le_bytes(word(head, 60)) {
+        return Err(BadPack::Damaged("checksum"));
+    }
+    let version = u32::from_le_bytes(word(head, 8));
+    if version != VERSION {
+        return Err(BadPack::Later(version));
+    }
+    let count = u32::from_le_bytes(word(head, 12)) as usize;
+    let index_end = HEADER_BYTES + count * ENTRY_BYTES;
+    let index = bytes.get(HEADER_BYTES..index_end).ok_or(BadPack::Damaged("length"))?;
+    if crc32c::crc32c(index) != u32::from_le_bytes(word(head, 56)) {
+        return Err(BadPack::Damaged("checksum"));
+    }
+    Ok((head, index))
+}
+
 impl Pack {
     /// Decodes a pack, and checks every record in it against its hash.
     ///
     /// # Errors
     /// [`BadPack`].
     pub fn decode(bytes: &Bytes) -> Result<Pack, BadPack> {
-        if bytes.get(..8) != Some(&MAGIC) {
-            return Err(BadPack::Foreign);
-        }
-        let head = bytes.get(..HEADER_BYTES).ok_or(BadPack::Damaged("length"))?;
-        if crc32c::crc32c(&head[..60]) != u32::from_le_bytes(word(head, 60)) {
-            return Err(BadPack::Damaged("checksum"));
-        }
-        let version = u32::from_le_bytes(word(head, 8));
-        if version != VERSION {
-            return Err(BadPack::Later(version));
-        }
-        let count = u32::from_le_bytes(word(head, 12)) as usize;
-        let index_end = HEADER_BYTES + count * ENTRY_BYTES;
-        let index = bytes.get(HEADER_BYTES..index_end).ok_or(BadPack::Damaged("length"))?;
-        if crc32c::crc32c(index) != u32::from_le_bytes(word(head, 56)) {
-            return Err(BadPack::Damaged("checksum"));
-        }
-        let (mut entries, mut opens, mut end) = (Vec::new(), Vec::new(), index_end);
+        let (head, index) = index_of(bytes)?;
+        let (mut entries, mut opens) = (Vec::new(), Vec::new());
+        let mut end = HEADER_BYTES + index.len();
         for entry in index.chunks_exact(ENTRY_BYTES) {
             let length = u32::from_le_bytes(word(entry, 8)) as usize;
             let flags = u32::from_le_bytes(word(entry, 12));
@@ -184,7 +195,7 @@ impl Pack {
             end += length;
             entries.push(Entry::Here(record));
         }
-        if end != bytes.len() || count == 0 {
+        if end != bytes.len() || entries.is_empty() {
             return Err(BadPack::Damaged("length"));
         }
         Ok(Pack {
@@ -194,6 +205,15 @@ impl Pack {
             entries,
             opens,
         })
+    }
+
+    /// The records that a pack leaves in `chain/`, by its beginning with the index; `None` if that is no sound one.
+    pub fn left_in_chain(beginning: &[u8]) -> Option<Vec<RecordNumber>> {
+        let (head, index) = index_of(beginning).ok()?;
+        let first = u64::from_le_bytes(word(head, 32));
+        let is_left = |entry: &[u8]| u32::from_le_bytes(word(entry, 12)) & IN_CHAIN != 0;
+        let numbered = (first..).zip(index.chunks_exact(ENTRY_BYTES));
+        Some(numbered.filter(|(_, of)| is_left(of)).map(|(of, _)| RecordNumber(of)).collect())
     }
 
     /// Number of the last record.
@@ -250,6 +270,10 @@ mod tests {
                 };
                 prop_assert_eq!(pack.entry(number), Some(&expected));
             }
+            let left = (5..).map(RecordNumber).zip(&records).filter(|(_, of)| of.bytes.is_none());
+            let left: Vec<_> = left.map(|(number, _)| number).collect();
+            let beginning = &bytes[..bytes.len().min(INDEX_BYTES_MAX)];
+            prop_assert_eq!(Pack::left_in_chain(beginning), Some(left));
             prop_assert_eq!(pack.entry(RecordNumber(4)), None);
             prop_assert_eq!(pack.entry(pack.last().next()), None);
             for (number, record) in (5..).map(RecordNumber).zip(&records) {

@@ -3,7 +3,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::chain::{Found, Listing, Reader, Stretch, find_tip};
+use crate::chain::{Found, Listing, Opening, Reader, Stretch, find_tip};
 use crate::dates::utc;
 use crate::error::{Error, Result};
 use crate::ids::{ChainId, RecordNumber};
@@ -65,10 +65,12 @@ pub struct Replicas {
     pub snapshots: Vec<Snapshot>,
     /// Why the records of other snapshots are of no use.
     pub unread: Vec<Error>,
-    /// What can be restored, ascending, as far as a list, the records of snapshots and those before breaks tell: damage of
-    /// another object is found when that is read, and so is that a record of a pack is missing which the pack leaves in
-    /// `chain/`.
+    /// What can be restored, ascending, as far as lists, the indexes of packs, the records of snapshots and those before breaks
+    /// tell: damage of another object is found when that is read.
     pub spans: Vec<Span>,
+    /// The first record of the newest one's writer that has another writer's before it, though that writer had begun earlier: the
+    /// place has records of two histories, and nothing leads to this one from before.
+    pub seam: Option<RecordNumber>,
     /// Records that are missing, from the first on that a snapshot needs.
     pub missing: Vec<Stretch>,
     /// Packs that are there.
@@ -112,25 +114,29 @@ impl Replicas {
         let first = snapshots.iter().map(|(_, snapshot)| snapshot.first).min();
         let first = first.or(listing.lowest_packed()).unwrap_or(RecordNumber::FIRST);
         let unread = without_swept(unread, first, &snapshots, &parts);
-        let missing = listing.missing_surely(world, first).await?;
+        let missing = listing.missing_at_all(world, first).await?;
         let oldest = snapshots.iter().map(|(_, snapshot)| snapshot.as_of).min();
         let breaks = match oldest {
             Some(oldest) => breaks_behind(&mut reader, &header, oldest).await?,
             None => Vec::new(),
         };
-        let course = Course { tip: &header, breaks, missing: &missing };
+        let opening = Opening::of(world, &mut reader, &header).await?;
+        let seam = match opening {
+            Opening::Another => Some(seam_below(&mut reader, &header).await?),
+            Opening::There(_) | Opening::Missing => None,
+        };
+        let course = Course { tip: &header, breaks, missing: &missing, seam };
         let spans = spans(&mut reader, &snapshots, &known, &parts, &course).await?;
-        let open = world.get(&names::record(header.opened)).await?;
-        let open = open.and_then(|bytes| Record::decode(&bytes).ok());
         Ok(Replicas {
             chain: header.chain,
-            writer: open.as_ref().and_then(Record::open).cloned(),
+            writer: opening.open().cloned(),
+            seam,
             spans,
             snapshots: snapshots.iter().map(|of| shown(of, &known, &parts)).collect(),
             unread,
             missing,
             damaged,
-            needs_take_over,
+            needs_take_over: needs_take_over || opening.open().is_none(),
             tip: header,
             packs,
             loose,
@@ -287,6 +293,7 @@ struct Course<'a> {
     /// Records that begin with a break, the newest first.
     breaks: Vec<RecordNumber>,
     missing: &'a [Stretch],
+    seam: Option<RecordNumber>,
 }
 
 impl Course<'_> {
@@ -294,12 +301,29 @@ impl Course<'_> {
     fn end_of(&self, snapshot: &SnapshotRef) -> Option<RecordNumber> {
         let lacks = self.missing.iter().find(|(_, last)| *last >= snapshot.first);
         let mut to = lacks.map_or(self.tip.number, |(first, _)| first.before());
+        if let Some(seam) = self.seam.filter(|seam| *seam > snapshot.first) {
+            to = to.min(seam.before());
+        }
         let behind = self.breaks.iter().rev().find(|broken| **broken > snapshot.as_of);
         if let Some(broken) = behind {
             to = to.min(broken.before());
         }
         (to >= snapshot.as_of).then_some(to)
     }
+}
+
+/// The first record of the tip's writer, where another writer's stands at its OPEN.
+async fn seam_below(reader: &mut Reader, tip: &Header) -> Result<RecordNumber> {
+    let (mut others, mut seam) = (tip.opened.0, tip.number.0);
+    while seam - others > 1 {
+        let middle = others + (seam - others) / 2;
+        let header = header_at(reader, RecordNumber(middle), tip).await?;
+        match header.is_some_and(|header| header.nonce == tip.nonce) {
+            true => seam = middle,
+            false => others = middle,
+        }
+    }
+    Ok(RecordNumber(seam))
 }
 
 /// The breaks behind a record, the newest first: each header says which was the last. Between headers that can be read

@@ -133,16 +133,23 @@ fn run_with(args: &RestoreArgs, progress: &mut Shown) -> Result<(), String> {
     let is_undecided = file.is_undecided();
     bar.set_style(style("  {msg} {spinner} {elapsed}"));
     bar.enable_steady_tick(Duration::from_millis(100));
-    bar.set_message("merging the rest");
+    let begins = |phase: &'static str| {
+        if bar.is_hidden() {
+            eprintln!("{phase}");
+        }
+        bar.set_message(phase);
+    };
+    begins("merging the rest");
     let failed = |what: &str, why: &dyn std::fmt::Display| format!("cannot {what} {shown}: {why}");
     file.settle().map_err(|error| failed("complete", &error))?;
     // Where a merge could not be compared, nothing else tells damage.
     let verifies = args.verify || restored.differs;
     if verifies {
-        bar.set_message("checking");
+        begins("checking (PRAGMA integrity_check)");
         file.verify().map_err(|error| failed("restore", &error))?;
     }
     let bytes = file.len_bytes().unwrap_or(0);
+    begins("moving it into place");
     if args.force {
         displace::put(file.keep(), &args.output)?;
     } else {

@@ -301,6 +301,22 @@ impl World {
         self.note("read", name, answer)
     }
 
+    /// Reads the beginning of an object, with patience; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`World::get`].
+    pub async fn beginning(&self, name: &str, bytes: usize) -> Result<Option<Bytes>> {
+        let mut backoff = Backoff::default();
+        loop {
+            self.count(|requests| requests.reads += 1);
+            let answer = self.store.beginning(name, bytes).await;
+            match self.note("read", name, answer) {
+                Ok(found) => return Ok(found),
+                Err(error) => self.pause(&mut backoff, error).await?,
+            }
+        }
+    }
+
     /// Reads an object, with patience; `None` if there is none.
     ///
     /// # Errors

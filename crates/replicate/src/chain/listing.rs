@@ -2,13 +2,19 @@
 
 use std::collections::BTreeSet;
 
+use futures_util::future::join_all;
+
 use crate::error::Result;
 use crate::ids::RecordNumber;
 use crate::names;
+use crate::pack::{INDEX_BYTES_MAX, Pack};
 use crate::world::World;
 
 /// The first and the last of some numbers in a row.
 pub type Stretch = (RecordNumber, RecordNumber);
+
+/// Packs that are asked for at once: a week has ten thousand.
+const AT_ONCE: usize = 16;
 
 /// Packs, and records in the folders behind them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,8 +93,8 @@ impl Listing {
         missing
     }
 
-    /// The same, of what was listed again: what goes into a pack during a list may be missing in it. A stretch whose first
-    /// record can be read is not missing, but left out of an old list. Asks for nothing where nothing is missing.
+    /// The same, of what was listed again: what goes into a pack during a list may be missing in it. Records at the beginning
+    /// of a stretch that can be read are not missing, but left out of an old list. Asks for nothing where nothing is missing.
     ///
     /// # Errors
     /// The store's.
@@ -108,19 +114,76 @@ impl Listing {
             again.loose.extend(found.iter().filter_map(|name| names::parse_record(name)));
         }
         let mut surely = Vec::new();
-        for stretch in common(&missing, &again.missing(first)) {
-            if world.get(&names::record(stretch.0)).await?.is_none() {
-                surely.push(stretch);
+        for (mut from, to) in common(&missing, &again.missing(first)) {
+            while from <= to && is_there(world, from).await? {
+                from = from.next();
+            }
+            if from <= to {
+                surely.push((from, to));
             }
         }
         Ok(surely)
     }
 
-    /// The first number behind the packs that is missing below the highest.
-    pub fn hole(&self) -> Option<RecordNumber> {
-        let behind = (self.packed().0 + 1..self.highest().0).map(RecordNumber);
-        behind.into_iter().find(|number| !self.loose.contains(number))
+    /// The same, with the records that a pack leaves in `chain/` and that are not there. Asks for the index of each pack.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn missing_at_all(&self, world: &World, first: RecordNumber) -> Result<Vec<Stretch>> {
+        let mut missing = self.missing_surely(world, first).await?;
+        let large = self.missing_beside_packs(world, first).await?;
+        missing.extend(large.into_iter().map(|number| (number, number)));
+        missing.sort_unstable();
+        missing.dedup_by(|next, last| {
+            let goes_on = next.0 <= last.1.next();
+            if goes_on {
+                last.1 = last.1.max(next.1);
+            }
+            goes_on
+        });
+        Ok(missing)
     }
+
+    /// The records from `first` on that a pack leaves in `chain/`, and that are not there, ascending.
+    async fn missing_beside_packs(
+        &self,
+        world: &World,
+        first: RecordNumber,
+    ) -> Result<Vec<RecordNumber>> {
+        let needed: Vec<&Stretch> = self.packs.iter().filter(|(_, last)| *last >= first).collect();
+        let mut left = BTreeSet::new();
+        for some in needed.chunks(AT_ONCE) {
+            let asked = some.iter().map(async |(from, to)| {
+                let found = world.beginning(&names::pack(*from, *to), INDEX_BYTES_MAX).await?;
+                // A pack that is damaged, or gone meanwhile, is its reader's trouble.
+                let of = found.and_then(|bytes| Pack::left_in_chain(&bytes)).unwrap_or_default();
+                Ok(of
+                    .into_iter()
+                    .filter(|of| *of >= first && self.pack_of(*of) == Some((*from, *to))))
+            });
+            for of in join_all(asked).await {
+                left.extend(of?);
+            }
+        }
+        let mut there = BTreeSet::new();
+        let folders: BTreeSet<u64> = left.iter().map(|of| names::folder_of(*of)).collect();
+        for folder in folders {
+            let found = world.list(&names::folder(folder)).await?;
+            there.extend(found.iter().filter_map(|name| names::parse_record(name)));
+        }
+        let mut missing = Vec::new();
+        for number in left.difference(&there) {
+            // A list may be an old one.
+            if !is_there(world, *number).await? {
+                missing.push(*number);
+            }
+        }
+        Ok(missing)
+    }
+}
+
+async fn is_there(world: &World, number: RecordNumber) -> Result<bool> {
+    Ok(world.beginning(&names::record(number), 1).await?.is_some())
 }
 
 /// The numbers that two lists of stretches, ascending, both have.
@@ -144,16 +207,6 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_is_a_number_behind_the_packs_and_before_the_highest() {
-        assert_eq!(listing(&[], &[1, 2, 3]).hole(), None);
-        assert_eq!(listing(&[], &[1, 3]).hole(), Some(RecordNumber(2)));
-        assert_eq!(listing(&[(1, 5)], &[1, 6, 7]).hole(), None);
-        assert_eq!(listing(&[(1, 5)], &[1, 7]).hole(), Some(RecordNumber(6)));
-        assert_eq!(listing(&[(1, 5)], &[]).highest(), RecordNumber(5));
-        assert_eq!(listing(&[], &[]).highest(), RecordNumber::NONE);
-    }
-
-    #[test]
     fn what_is_missing_is_neither_in_a_pack_nor_in_the_chain() {
         let missing = |packs: &[(u64, u64)], loose: &[u64], first| {
             let missing = listing(packs, loose).missing(RecordNumber(first));
@@ -164,6 +217,7 @@ mod tests {
         assert_eq!(missing(&[(1, 5), (9, 12)], &[13, 16], 9), [(14, 15)]);
         assert_eq!(missing(&[(4, 9), (4, 6)], &[], 2), [(2, 3)]);
         assert_eq!(missing(&[], &[], 1), []);
+        assert_eq!(Listing::default().highest(), RecordNumber::NONE);
         let stretch = |(from, to): (u64, u64)| (RecordNumber(from), RecordNumber(to));
         let of =
             |stretches: &[(u64, u64)]| stretches.iter().copied().map(stretch).collect::<Vec<_>>();

@@ -13,10 +13,12 @@
 
 mod flow;
 mod listing;
+mod opening;
 mod reader;
 mod tip;
 
 pub use flow::Flow;
 pub use listing::{Listing, Stretch};
+pub use opening::Opening;
 pub use reader::{Found, Link, Reader};
 pub use tip::{Tip, find as find_tip, find_newest};

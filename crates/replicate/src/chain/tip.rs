@@ -20,8 +20,8 @@ pub struct Tip {
     pub hash: Hash,
     /// Its object.
     pub bytes: Bytes,
-    /// A number before it that is missing; its own if it is damaged.
-    pub hole: Option<RecordNumber>,
+    /// It is damaged, and its header stands for it.
+    pub is_damaged: bool,
     /// The list by which it was found.
     pub listing: Listing,
 }
@@ -57,7 +57,6 @@ pub async fn find(world: &World) -> Result<Option<Tip>> {
         if highest == RecordNumber::NONE {
             return Ok(None);
         }
-        let hole = listing.hole();
         let mut reader = Reader::with(world, listing.clone());
         let mut link = Link::before(None, highest);
         let mut found = match reader.object(highest, false).await {
@@ -85,7 +84,7 @@ pub async fn find(world: &World) -> Result<Option<Tip>> {
             }
         }
         let hash = Hash::of(&found);
-        return Ok(Some(Tip { record, hash, bytes: found, hole, listing }));
+        return Ok(Some(Tip { record, hash, bytes: found, is_damaged: false, listing }));
     }
 }
 

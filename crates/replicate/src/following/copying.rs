@@ -56,8 +56,10 @@ impl Following {
         if !is_new || std::fs::symlink_metadata(&database).is_err() {
             return Ok(());
         }
-        let failed = |why: String| target(made.mark.record, why);
-        let is_foreign = Live::is_taken(&database) || {
+        let number = made.mark.record;
+        let failed = |why: String| target(number, why);
+        let is_taken = Live::is_taken(&database).map_err(|why| self.unjoined(number, why))?;
+        let is_foreign = is_taken || {
             Live::found(&database, made.file.path()).map_err(failed)?;
             self.live()?.has_tables().map_err(failed)?
         };

@@ -9,8 +9,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::holders;
 use crate::record::Frames;
-use plait_client::{BUSY, Connection, Library, OpenFlags, Value};
+use plait_client::{BUSY, CORRUPT, Connection, Library, NOTADB, OpenFlags, SqlError, Value};
 use plait_engine::database::StillFollows;
 use plait_engine::follower::Follower;
 use plait_engine::ids::Lsn;
@@ -36,8 +37,21 @@ pub struct Live {
 pub enum Unjoined {
     /// It was promoted in this session (REPLICA-5).
     Promoted,
+    /// The file and those beside it do not belong together.
+    Apart,
     /// In words.
     Failed(String),
+}
+
+impl Unjoined {
+    fn of(shown: &std::path::Display<'_>, error: &SqlError, whose: &str) -> Unjoined {
+        let said = error.said();
+        // What the library advises then is refused for a replica.
+        match said.contains("--accept-base") {
+            true => Unjoined::Apart,
+            false => Unjoined::Failed(format!("cannot open {shown}: {said}{whose}")),
+        }
+    }
 }
 
 impl From<String> for Unjoined {
@@ -70,11 +84,11 @@ impl Live {
             connection.query("SELECT count(*) FROM plait_status")?;
             connection.query("SELECT count(*) FROM sqlite_schema")?;
             connection.busy_timeout(PATIENCE)?;
-            Ok::<_, plait_client::SqlError>(connection)
+            Ok::<_, SqlError>(connection)
         };
-        let connection = open().map_err(|e| match e.code {
-            BUSY => format!("cannot open {shown}: {}{}", e.said(), holders(&path)),
-            _ => format!("cannot open {shown}: {}", e.said()),
+        let connection = open().map_err(|e| {
+            let whose = if e.code == BUSY { holders::named(&path) } else { String::new() };
+            Unjoined::of(&shown, &e, &whose)
         })?;
         // A replica that was made before its file could say so, or was killed before it did.
         plait_sqlite::heed_mark(&path)
@@ -132,13 +146,20 @@ impl Live {
     }
 
     /// A file has tables, or is no database.
-    pub fn is_taken(database: &Path) -> bool {
+    ///
+    /// # Errors
+    /// [`Unjoined`]: that cannot be told now.
+    pub fn is_taken(database: &Path) -> Result<bool, Unjoined> {
         let count = || {
             let connection = Library::linked().open_with(database, OpenFlags::ReadOnly)?;
             connection.busy_timeout(PATIENCE)?;
             connection.integer("SELECT count(*) FROM sqlite_schema")
         };
-        count() != Ok(0)
+        match count() {
+            Ok(count) => Ok(count > 0),
+            Err(SqlError { code: NOTADB | CORRUPT, .. }) => Ok(true),
+            Err(e) => Err(Unjoined::of(&database.display(), &e, "")),
+        }
     }
 
     /// The session of a database says that it is a replica (REPLICA-3), with a mark or without.
@@ -149,7 +170,7 @@ impl Live {
             // Asked for what a member of the session alone can tell, it becomes one.
             connection.query("SELECT count(*) FROM plait_status")?;
             connection.query("SELECT count(*) FROM sqlite_schema")?;
-            Ok::<_, plait_client::SqlError>(connection)
+            Ok::<_, SqlError>(connection)
         };
         let Ok(_member) = joined() else { return false };
         Shipper::joined(database).is_some_and(|session| session.is_followed())
@@ -221,9 +242,8 @@ impl Live {
     /// # Errors
     /// In words.
     pub fn copy_from(&self, made: &Path) -> Result<(), String> {
-        let said = |e: plait_client::SqlError| {
-            format!("cannot take the pages of {}: {}", made.display(), e.said())
-        };
+        let said =
+            |e: SqlError| format!("cannot take the pages of {}: {}", made.display(), e.said());
         let source = Library::linked().open_with(made, OpenFlags::ReadOnly).map_err(said)?;
         let size = |of: &Connection| of.integer("PRAGMA page_size").map_err(said);
         let (theirs, own) = (size(&source)?, size(&self.connection)?);
@@ -241,38 +261,24 @@ impl Live {
     }
 }
 
-/// Who has locks of SQLite's on a database file, in words; empty if that cannot be told. The kernel's own list
-/// is read: to open the file here, and close it, would end the locks of this process.
-fn holders(path: &Path) -> String {
-    let Some((_, inode)) = named(path) else { return String::new() };
-    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let own = std::process::id();
-    let mut pids: Vec<u32> = locks
-        .lines()
-        .filter_map(|line| {
-            // 1: POSIX  ADVISORY  WRITE 4711 08:01:123456 1073741826 1073742335
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let at = words.iter().position(|word| word.ends_with(&format!(":{inode}")))?;
-            words.get(at.checked_sub(1)?)?.parse().ok()
-        })
-        .filter(|pid| *pid != own && *pid != 0)
-        .collect();
-    pids.sort_unstable();
-    pids.dedup();
-    let name = |pid: &u32| match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
-        Ok(name) => format!("process {pid} ({})", name.trim_end()),
-        Err(_) => format!("process {pid}"),
-    };
-    match pids.is_empty() {
-        true => String::new(),
-        false => format!(
-            "; it is locked by {}: with PRAGMA locking_mode=exclusive a reader keeps everybody else out until it closes \
-             the database",
-            pids.iter().map(name).collect::<Vec<_>>().join(", ")
-        ),
-    }
-}
-
 fn named(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_taken_by_what_is_in_it_and_by_no_other_trouble() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("replica.db");
+        std::fs::write(&file, b"").expect("a file");
+        assert_eq!(Live::is_taken(&file), Ok(false));
+        std::fs::write(&file, [7; 4096]).expect("a file");
+        assert_eq!(Live::is_taken(&file), Ok(true));
+        // What cannot be opened now may be empty.
+        let refused = Live::is_taken(dir.path());
+        assert!(matches!(refused, Err(Unjoined::Failed(_))), "{refused:?}");
+    }
 }

@@ -109,6 +109,8 @@ pub struct Following {
     /// Of what was taken; none before the first record.
     flow: Option<Flow>,
     stuck: Option<Stuck>,
+    /// The place has its chain, as it was seen since the start.
+    has_looked: bool,
     /// A copy that the database did not take yet.
     made: Option<Made>,
     /// Failures of the database in a row.
@@ -193,6 +195,7 @@ impl Following {
             reader,
             flow: None,
             stuck: None,
+            has_looked: false,
             made: None,
             failures: 0,
             told: None,
@@ -474,11 +477,20 @@ impl Following {
         let (lock, path) = (Arc::clone(&self.lock), follows_lock_path(&self.settings.database));
         let still = Box::new(move || is_named(&lock, &path).unwrap_or(false));
         let live = Live::join(&self.settings.database, behind, still);
-        self.live = Some(live.map_err(|why| match why {
-            Unjoined::Promoted => self.promoted(),
-            Unjoined::Failed(why) => target(number, why),
-        })?);
+        self.live = Some(live.map_err(|why| self.unjoined(number, why))?);
         Ok(())
+    }
+
+    fn unjoined(&self, number: RecordNumber, why: Unjoined) -> Error {
+        match why {
+            Unjoined::Promoted => self.promoted(),
+            Unjoined::Apart => Error::Replaced(format!(
+                "{} and the files beside it do not belong together: an older copy of it was put there, or another file, or one of \
+                 those beside it was removed",
+                self.settings.database.display()
+            )),
+            Unjoined::Failed(why) => target(number, why),
+        }
     }
 
     fn live(&mut self) -> Result<&mut Live> {

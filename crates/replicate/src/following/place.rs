@@ -8,13 +8,18 @@ use crate::ids::{ChainId, Hash, RecordNumber};
 use crate::record::header_of;
 
 impl Following {
-    /// Where the place has no record as late as the mark's, it was emptied, or is another one's.
-    pub(super) async fn refuse_another_place(&self) -> Result<()> {
+    /// Where the place has no record as late as the mark's, it was emptied, or is another one's. At a start it may have as
+    /// many of another chain.
+    pub(super) async fn refuse_another_place(&mut self) -> Result<()> {
         let Some(mark) = &self.mark else { return Ok(()) };
-        if self.reader.listing().is_none_or(|listing| listing.highest() >= mark.record) {
+        if self.has_looked
+            && self.reader.listing().is_none_or(|listing| listing.highest() >= mark.record)
+        {
             return Ok(());
         }
-        self.look_at_place(mark.record).await
+        self.look_at_place(mark.record).await?;
+        self.has_looked = true;
+        Ok(())
     }
 
     /// Fails if the place is another database's, or has no record as late as this one.

@@ -20,14 +20,15 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use plait_client::{Connection, Library, OpenFlags};
+use plait_client::{BUSY, Connection, Library, OpenFlags};
 use plait_engine::database::Database;
 use plait_engine::ids as engine;
 use plait_engine::ship::{self, Happened, Scratch, Shipper};
 use plait_engine::sync::wait::Wait;
+use plait_replicate::holders;
 use plait_replicate::ids::{
     ChainId, CommitTs, Generation, Hash, Instance, Lsn, Nonce, Position, Salt,
 };
@@ -42,6 +43,9 @@ pub use self::end::End;
 
 /// Longest wait for a lock of the database.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether the file is still that of the session, as each program does that reads it.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// A place that the session tells with so many bytes may have more: it keeps 256, and no part of a character.
 const TOLD_BYTES: usize = 250;
@@ -94,6 +98,8 @@ pub struct Living {
     shared: Shared,
     /// The place was shipped to before, under whatever name.
     is_here: Cell<bool>,
+    /// When it was looked at the file last.
+    looked: Cell<Instant>,
 }
 
 impl Living {
@@ -119,7 +125,10 @@ impl Living {
             connection.query("SELECT count(*) FROM sqlite_schema")?;
             Ok::<_, plait_client::SqlError>((connection, mode, page_bytes))
         };
-        let (connection, mode, page_bytes) = open().map_err(|e| say(&e.said()))?;
+        let (connection, mode, page_bytes) = open().map_err(|e| match e.code {
+            BUSY => say(&(e.said() + &holders::named(&path))),
+            _ => say(&e.said()),
+        })?;
         if mode != "concurrent" {
             let what = format!("its journal mode is {mode}: run `plait enable` on it first");
             return Err(refused(&what, true));
@@ -139,6 +148,7 @@ impl Living {
             page_bytes: page_bytes as u32,
             shared,
             is_here: Cell::default(),
+            looked: Cell::new(Instant::now()),
         })
     }
 
@@ -180,6 +190,23 @@ impl Living {
                     ),
                 })
             }
+        }
+    }
+
+    /// Fails if the file was overwritten in its place: its log goes on as if nothing had happened, until a program reads the
+    /// file.
+    fn look_at_file(&self) -> Result<(), SourceError> {
+        if self.looked.get().elapsed() < LOOK_EVERY {
+            return Ok(());
+        }
+        self.looked.set(Instant::now());
+        match self.connection.query("SELECT 1 FROM sqlite_schema LIMIT 1") {
+            Err(e) if e.said().contains("--accept-base") => {
+                self.shared.end.set(Some(End::Again));
+                Err(SourceError::Ended(e.said()))
+            }
+            // Anything else is told by what needs the file.
+            _ => Ok(()),
         }
     }
 
@@ -331,6 +358,7 @@ impl Source for Living {
     }
 
     fn read(&mut self, bytes: usize) -> Result<Vec<Event>, SourceError> {
+        self.look_at_file()?;
         let hurries = self.shared.hurries.get();
         let happened = self.with(|shipper| {
             if hurries {

@@ -242,10 +242,22 @@ impl Sidecar {
         let found = self.once.try_get(&name).await;
         self.last_check = self.world.clock().now();
         match found {
+            Ok(None) if self.has_earlier().await => {
+                let number = self.writer.tip.number;
+                Err(Error::PutBack { number, name: crate::names::record(number) })
+            }
             Ok(None) => Err(Error::Vanished { number, name }),
             Ok(Some(_)) => Ok(true),
             Err(_) => Ok(false),
         }
+    }
+
+    /// The place ends with an earlier record of this chain than the own OPEN: a new start goes on behind that.
+    async fn has_earlier(&self) -> bool {
+        let Header { chain, opened, .. } = &self.writer.tip;
+        let tip = crate::chain::find_tip(&self.once).await.ok().flatten();
+        let is_earlier = |there: &Header| there.chain == *chain && there.number < *opened;
+        tip.is_some_and(|tip| is_earlier(&tip.record.header))
     }
 
     fn time_to_record(&self) -> Duration {

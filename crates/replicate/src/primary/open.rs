@@ -8,7 +8,7 @@ use super::retention::Retention;
 use super::snapshot::Snapshots;
 use super::tracks::Tracks;
 use super::{Settings, Sidecar, Writer, ending, without_patience};
-use crate::chain::{Flow, Listing, Reader, Tip, find_tip};
+use crate::chain::{Flow, Listing, Opening, Reader, Tip, find_tip};
 use crate::dates;
 use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
@@ -187,17 +187,11 @@ async fn damaged_tip(world: &World, damage: Error, take_over: bool) -> Result<Ti
         },
     };
     let hash = Hash::of(&bytes);
-    Ok(Tip {
-        record: Record { header, items: Vec::new() },
-        hash,
-        bytes,
-        hole: Some(*number),
-        listing,
-    })
+    Ok(Tip { record: Record { header, items: Vec::new() }, hash, bytes, is_damaged: true, listing })
 }
 
-/// What keeps the newest record from being reached: itself is damaged, one between its snapshot and it is missing, or the
-/// snapshot's own is missing or damaged.
+/// What keeps the newest record from being reached: itself is damaged, one is missing that its snapshot needs, or the next
+/// one, or the snapshot's own is missing or damaged.
 async fn lost_before(world: &World, tip: &Tip) -> Result<Option<String>> {
     const REMOVED: &str = "removed from the place, by a rule of the bucket or by hand";
     let header = &tip.record.header;
@@ -206,26 +200,25 @@ async fn lost_before(world: &World, tip: &Tip) -> Result<Option<String>> {
         true => format!("{} was {REMOVED}", named(first)),
         false => format!("records {first} to {last} were {REMOVED}"),
     };
-    if tip.hole == Some(header.number) {
+    if tip.is_damaged {
         return Ok(Some(format!("{}, the newest one, is damaged", named(header.number))));
     }
-    if header.snapshot <= header.broken {
-        // It waits for one in any case.
-        let Some(hole) = tip.hole else { return Ok(None) };
-        let missing = tip.listing.missing_surely(world, hole).await?;
-        return Ok(missing.first().copied().map(removed));
-    }
-    let mut reader = Reader::with(world, tip.listing.clone());
-    Ok(match snapshots::read(&mut reader, header.snapshot, header.chain).await? {
-        Some(snapshot) => {
-            let missing = tip.listing.missing_surely(world, snapshot.first).await?;
-            missing.first().copied().map(removed)
+    // Behind a break a snapshot is waited for, which needs what the base lacks.
+    let mut first = header.first;
+    if header.snapshot > header.broken {
+        let mut reader = Reader::with(world, tip.listing.clone());
+        match snapshots::read(&mut reader, header.snapshot, header.chain).await? {
+            Some(snapshot) => first = snapshot.first,
+            None => {
+                return Ok(Some(format!(
+                    "{}, with the newest snapshot, is missing or damaged at the place",
+                    named(header.snapshot)
+                )));
+            }
         }
-        None => Some(format!(
-            "{}, with the newest snapshot, is missing or damaged at the place",
-            named(header.snapshot)
-        )),
-    })
+    }
+    let missing = tip.listing.missing_at_all(world, first).await?;
+    Ok(missing.first().copied().map(removed))
 }
 
 /// Fails if nothing is at a place where the database was shipped to before. A list may be an old one, but the
@@ -253,18 +246,18 @@ async fn refuse_others(
     {
         return Err(Error::OtherChain { found: header.chain, expected });
     }
-    let bytes = world.get(&names::record(header.opened)).await?;
-    let record = bytes.and_then(|bytes| Record::decode(&bytes).ok());
-    let is_its = |record: &Record| record.header.nonce == header.nonce;
-    let open = record.filter(is_its).and_then(|record| record.open().cloned());
+    let mut reader = Reader::with(world, tip.listing.clone());
+    let opening = Opening::of(world, &mut reader, header).await?;
+    let is_another = opening == Opening::Another;
+    let open = opening.open().cloned();
     let is_ours = open.as_ref().is_some_and(|open| open.instance == source.instance());
     match &open {
         None if !take_over => {
             let (chain, number) = (header.chain, header.opened);
             let name = names::record(number);
             return Err(match source.chain() {
-                Some(_) => Error::Lost { chain, number, name },
-                None => Error::Unowned { number, name },
+                Some(_) => Error::Lost { chain, number, name, is_another },
+                None => Error::Unowned { number, name, is_another },
             });
         }
         Some(open) if !is_ours && !take_over => {

@@ -13,13 +13,10 @@ use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
 use crate::ids::{Hash, RecordNumber};
 use crate::names;
-use crate::pack::{self, Packed};
+use crate::pack::{self, Packed, RECORDS_MAX};
 use crate::record::Record;
 use crate::store::Created;
 use crate::world::World;
-
-/// Records of a pack at most.
-const RECORDS_MAX: u64 = 256;
 
 /// What a sidecar does about packs.
 pub struct Packing {

@@ -93,14 +93,6 @@ fn spans_are_what_can_be_restored_whatever_is_removed() {
         assert!(found.snapshots.len() == 4 && found.spans.len() > 2, "{found:?}");
         assert!(found.snapshots.iter().filter(|snapshot| !snapshot.is_whole).count() > 1);
         agrees(&stage, &found);
-        let packs = stage.objects.names_with(names::PACKS);
-        let packs: Vec<_> = packs.iter().filter_map(|name| names::parse_pack(name)).collect();
-        // A pack has it, or leaves it there: that is found when it is read.
-        let is_packed = |name: &String| {
-            let number = names::parse_record(name);
-            number
-                .is_some_and(|of| packs.iter().any(|(first, last)| (*first..=*last).contains(&of)))
-        };
         // One part of each upload is as good as another.
         let is_like_another = |name: &String| {
             let part = names::parse_part(name);
@@ -112,7 +104,7 @@ fn spans_are_what_can_be_restored_whatever_is_removed() {
                 || (is_plain && record.is_some_and(|of| of.0 % 4 > 0))
         };
         let names = stage.objects.names();
-        for name in names.iter().filter(|name| !is_packed(name) && !is_like_another(name)) {
+        for name in names.iter().filter(|name| !is_like_another(name)) {
             let bytes = stage.objects.object(name).expect("it is there");
             stage.objects.damage(name, None);
             agrees_without(&stage, &look(&stage), name);
@@ -464,6 +456,84 @@ fn what_a_list_leaves_out_and_can_be_read_is_not_missed() {
         let again = stage.open(&database, calm()).expect("the same database");
         assert!(again.0.tip().broken < again.0.tip().number, "it goes on where that was");
         assert_eq!(stage.oracle.violation(), None);
+    }
+}
+
+#[test]
+fn what_is_missing_behind_what_a_list_leaves_out_is_missed() {
+    let (stage, database, sidecar) = begun(calm());
+    drop(sidecar);
+    stage.objects.hide(|name| name == names::record(RecordNumber(10)));
+    let gone = RecordNumber(11);
+    remove(&stage, |name| name == names::record(gone));
+    assert_eq!(look(&stage).missing, [(gone, gone)]);
+    let again = stage.open(&database, calm()).expect("the same database");
+    assert_eq!(again.0.tip().broken, again.0.tip().number, "nothing leads over it");
+    assert_eq!(stage.oracle.violation(), None);
+}
+
+#[test]
+fn a_large_record_that_was_removed_is_missing_and_a_start_leads_over_it() {
+    let settings = || Settings { large_bytes: 300, ..packs() };
+    let (stage, database, mut sidecar) = begun(settings());
+    live(&stage, &database, &mut sidecar, 60).expect("a quiet world");
+    let packed = stage.objects.names_with(names::PACKS);
+    let packed = packed.iter().filter_map(|name| names::parse_pack(name)).map(|(_, last)| last);
+    let packed = packed.max().expect("a pack");
+    let snapshots = look(&stage).snapshots;
+    let needed = snapshots.last().expect("a snapshot").as_of;
+    let is_plain = |of: &RecordNumber| snapshots.iter().all(|snapshot| snapshot.record != *of);
+    let listed = stage.objects.names_with(names::CHAIN);
+    let large = listed.iter().filter_map(|name| names::parse_record(name));
+    let large = large.filter(|of| *of > needed && *of <= packed && is_plain(of));
+    let large = large.min().expect("a large record");
+    remove(&stage, |name| name == names::record(large));
+    let found = look(&stage);
+    assert_eq!(found.missing, [(large, large)]);
+    assert!(!found.is_newest_restorable());
+    agrees(&stage, &found);
+    drop(sidecar);
+    let mut again = stage.open(&database, settings()).expect("the same database");
+    let lost = again.0.world().lost().expect("it is told");
+    assert!(lost.starts_with(&format!("record {large} (")), "{lost}");
+    live(&stage, &database, &mut again, 30).expect("a quiet world");
+    stage.restore(Stop::Newest).expect("from the new snapshot");
+    assert_eq!(stage.oracle.violation(), None);
+}
+
+#[test]
+fn records_of_two_histories_are_told_apart() {
+    for settings in [calm, packs] {
+        let (stage, database, mut sidecar) = begun(settings());
+        let all = || {
+            let names = stage.objects.names().into_iter();
+            let with_bytes = names.map(|name| (name.clone(), stage.objects.object(&name)));
+            with_bytes.collect::<Vec<_>>()
+        };
+        let old = all();
+        live(&stage, &database, &mut sidecar, 10).expect("a quiet world");
+        let newer = all();
+        drop(sidecar);
+        remove(&stage, |_| true);
+        old.into_iter().for_each(|(name, bytes)| stage.objects.damage(&name, bytes));
+        let mut other = stage.open(&database, settings()).expect("it goes on behind what is there");
+        live(&stage, &database, &mut other, 16).expect("a quiet world");
+        drop(other);
+        agrees(&stage, &look(&stage));
+        newer.into_iter().for_each(|(name, bytes)| stage.objects.damage(&name, bytes));
+        let found = look(&stage);
+        let newest = stage.restore(Stop::Newest).map(drop);
+        assert_eq!(found.is_newest_restorable(), newest.is_ok(), "{found:?}: {newest:?}");
+        for number in spans(&found).into_iter().flat_map(|(from, to)| from..=to) {
+            stage.restore(Stop::Record(RecordNumber(number))).expect("it is listed");
+        }
+        // Packs of either history may be whole.
+        if found.seam.is_none() {
+            assert!(settings().pack_every == SECOND, "{found:?}");
+            continue;
+        }
+        let refused = stage.open(&database, settings()).map(drop).expect_err("whose is it?");
+        assert!(matches!(refused, Error::Lost { is_another: true, .. }), "{refused}");
     }
 }
 

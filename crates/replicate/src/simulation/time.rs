@@ -67,6 +67,10 @@ impl TaskClock {
         let mut is_first = true;
         poll_fn(|_| {
             if std::mem::take(&mut is_first) || self.time.now() < due {
+                // Another call of the same task may have been due earlier.
+                if self.wake.get() <= self.time.now() {
+                    self.wake.set(due);
+                }
                 Poll::Pending
             } else {
                 Poll::Ready(())

@@ -74,6 +74,18 @@ pub trait Store {
     /// Reads an object; `None` if there is none.
     fn get<'a>(&'a self, name: &'a str) -> Later<'a, Result<Option<Bytes>, StoreError>>;
 
+    /// Reads the beginning of an object, so many bytes or as many as it has; `None` if there is none.
+    fn beginning<'a>(
+        &'a self,
+        name: &'a str,
+        bytes: usize,
+    ) -> Later<'a, Result<Option<Bytes>, StoreError>> {
+        Box::pin(async move {
+            let found = self.get(name).await?;
+            Ok(found.map(|found| found.slice(..bytes.min(found.len()))))
+        })
+    }
+
     /// Returns the names that begin with `prefix`, which ends in a slash.
     fn list<'a>(&'a self, prefix: &'a str) -> Later<'a, Result<Vec<String>, StoreError>>;
 

@@ -339,6 +339,20 @@ impl Store for Objects {
         })
     }
 
+    fn beginning<'a>(
+        &'a self,
+        name: &'a str,
+        bytes: usize,
+    ) -> Later<'a, Result<Option<Bytes>, StoreError>> {
+        let at = path(name);
+        Box::pin(self.call(false, move |store: Arc<dyn ObjectStore>| async move {
+            match store.get_range(&at, 0..bytes as u64).await {
+                Err(ObjectError::NotFound { .. }) => Ok(None),
+                found => found.map(Some),
+            }
+        }))
+    }
+
     fn list<'a>(&'a self, prefix: &'a str) -> Later<'a, Result<Vec<String>, StoreError>> {
         let prefix = path(prefix);
         Box::pin(self.call(false, move |store: Arc<dyn ObjectStore>| async move {

@@ -727,6 +727,26 @@ fn a_reader_that_locks_everybody_out_is_named() {
     assert_eq!(sidecar.terminated(), 0);
 }
 
+#[test]
+fn a_program_that_locks_a_sidecar_out_is_named() {
+    let stage = Stage::new();
+    let path = stage.database.to_str().expect("UTF-8");
+    let keeper = Process::in_role("keeper", &[path, "600"], None);
+    let locked = || {
+        let db = plait_client::Library::linked().open(&stage.database).expect("it opens");
+        db.query("SELECT count(*) FROM t").is_err()
+    };
+    while !locked() {
+        nap(20);
+    }
+    let said = says(&["run".as_ref(), &stage.url, &stage.database], 1);
+    assert!(said.contains("locked by process ") && said.contains("locking_mode"), "{said}");
+    keeper.kill();
+    let sidecar = stage.sidecar(&[]);
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+}
+
 /// What the program says that ends with this code.
 pub fn says(arguments: &[&std::path::Path], code: i32) -> String {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));

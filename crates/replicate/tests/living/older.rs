@@ -90,6 +90,59 @@ fn an_older_copy_is_not_gone_on_with_where_a_reader_has_closed_behind_a_killed_f
     assert_eq!(sidecar.terminated(), 0);
 }
 
+// holds NOTED-3
+#[test]
+fn an_older_copy_beside_the_log_of_a_killed_follower_is_refused() {
+    let (stage, sidecar) = begun();
+    let writer = open(&stage.database);
+    let (path, first) = (replica(&stage), follower(&stage));
+    agrees(&stage);
+    assert_eq!(first.terminated(), 0);
+    let old = std::fs::read(&path).expect("a file");
+    let second = follower(&stage);
+    writer.execute("INSERT INTO t VALUES(2, 'second')").expect("a row");
+    agrees(&stage);
+    open(&path).query("PRAGMA wal_checkpoint(TRUNCATE)").expect("a merge");
+    writer.execute("INSERT INTO t VALUES(3, 'third')").expect("a row");
+    agrees(&stage);
+    second.kill();
+    assert!(beside(&stage, "-plait").exists(), "it is not at rest");
+    std::fs::write(path.with_extension("moved"), &old).expect("a file");
+    std::fs::rename(path.with_extension("moved"), &path).expect("it moves");
+    let third = follower(&stage);
+    assert_eq!(third.ended().code(), Some(2));
+    is_told(&stage, "move it, its mark and the files beside it away");
+    drop(writer);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn an_empty_file_in_a_removed_replicas_place_is_filled() {
+    let (stage, sidecar) = begun();
+    let writer = open(&stage.database);
+    let (path, first) = (replica(&stage), follower(&stage));
+    agrees(&stage);
+    writer.execute("INSERT INTO t VALUES(2, 'second')").expect("a row");
+    agrees(&stage);
+    first.kill();
+    assert!(beside(&stage, "-plait").exists(), "it has left a log");
+    std::fs::remove_file(&path).expect("it is there");
+    // A program opens the name, and reads.
+    let early = open(&path);
+    let tables = || early.integer("SELECT count(*) FROM sqlite_schema").expect("it is read");
+    assert_eq!((tables(), std::fs::metadata(&path).map(|there| there.len()).ok()), (0, Some(0)));
+    let second = follower(&stage);
+    let begun = std::time::Instant::now();
+    while tables() == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it is not filled");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    agrees(&stage);
+    assert_eq!(second.terminated(), 0);
+    drop((writer, early));
+    assert_eq!(sidecar.terminated(), 0);
+}
+
 #[test]
 fn a_replica_whose_file_alone_was_removed_is_made_anew() {
     let (stage, sidecar) = begun();

@@ -133,18 +133,28 @@ fn a_probe_leaves_no_folder_where_none_was() {
 }
 
 #[test]
-fn a_reader_of_an_answer_that_has_gone_away_is_nobodys_trouble() {
+fn a_command_whose_reader_has_gone_away_ends_as_others_do_and_has_done_its_work() {
     let (stage, sidecar) = begun();
     stage.agrees();
-    for command in ["probe", "replicas"] {
+    let made = stage.folder.path().join("made.db");
+    for command in ["probe", "replicas", "restore"] {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
         let mut asks = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
         asks.arg(command).arg(&stage.url).stdout(writer);
+        if command == "restore" {
+            asks.arg("-o").arg(&made);
+        }
         let output = asks.stderr(std::process::Stdio::piped()).output().expect("it runs");
         let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!((output.status.code(), &*said), (Some(0), ""), "{command}");
+        // Where nobody sees a bar, each of the last steps of a restore has a line.
+        let expected = match command {
+            "restore" => "merging the rest\nmoving it into place\n",
+            _ => "",
+        };
+        assert_eq!((output.status.code(), &*said), (Some(141), expected), "{command}");
     }
+    assert!(made.exists());
     assert_eq!(sidecar.terminated(), 0);
 }
 
@@ -245,6 +255,62 @@ fn a_place_that_is_put_back_ends_the_sidecar_and_the_next_goes_on_behind_it() {
     let sidecar = stage.sidecar(&[]);
     stage.agrees();
     assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds FOLDER-2
+#[test]
+fn a_place_that_is_put_back_to_before_a_sidecars_start_needs_no_take_over() {
+    let (stage, first) = begun();
+    let keeper = open(&stage.database);
+    keeper.query("SELECT count(*) FROM plait_status").expect("it is asked");
+    stage.agrees();
+    assert_eq!(first.terminated(), 0);
+    let earlier = stage.folder.path().join("earlier");
+    let copied = std::process::Command::new("cp").arg("-a").arg(&stage.url).arg(&earlier).status();
+    assert!(copied.is_ok_and(|status| status.success()));
+    let second = stage.sidecar(&[]);
+    keeper.execute("INSERT INTO t VALUES(3, 'behind the copy')").expect("it commits");
+    stage.agrees();
+    std::fs::rename(&stage.url, stage.folder.path().join("later")).expect("it goes");
+    std::fs::rename(&earlier, &stage.url).expect("it comes back");
+    keeper.execute("INSERT INTO t VALUES(4, 'behind the loss')").expect("it commits");
+    assert_eq!(second.ended().code(), Some(1), "a new start mends it");
+    let said = trouble(&stage);
+    assert!(said.contains("a new start goes on") && !said.contains("--take-over"), "{said}");
+    let third = stage.sidecar(&[]);
+    stage.agrees();
+    assert_eq!(third.terminated(), 0);
+}
+
+#[test]
+fn a_follower_of_a_place_that_was_begun_anew_says_what_to_do() {
+    let (stage, first) = begun();
+    let follows = follower(&stage);
+    agrees(&stage);
+    assert_eq!(first.terminated(), 0);
+    std::fs::remove_dir_all(&stage.url).expect("it goes");
+    let second = stage.sidecar(&["--take-over"]);
+    stage.agrees();
+    assert_eq!(follows.terminated(), 0);
+    let said = says(&[Path::new("follow"), &stage.url, &replica(&stage)], 2);
+    assert!(said.contains("begun anew") && said.contains("a database of another name"), "{said}");
+    assert_eq!(second.terminated(), 0);
+}
+
+#[test]
+fn a_database_that_is_overwritten_in_its_place_ends_the_sidecar() {
+    let (stage, sidecar) = begun();
+    stage.agrees();
+    let keeper = open(&stage.database);
+    keeper.query("SELECT count(*) FROM plait_status").expect("it is asked");
+    let other = stage.folder.path().join("other.db");
+    open(&other).execute("CREATE TABLE other(a)").expect("a table");
+    let bytes = std::fs::read(&other).expect("a file");
+    std::fs::write(&stage.database, bytes).expect("it is written over");
+    assert_eq!(sidecar.ended().code(), Some(1), "nobody else reads it");
+    let said = says(&[Path::new("run"), &stage.url, &stage.database], 1);
+    assert!(said.contains("was replaced or overwritten"), "{said}");
+    drop(keeper);
 }
 
 // holds FOLDER-2

@@ -255,9 +255,15 @@ fn a_merge_with_another_result_ends_the_restore_unless_the_library_is_another() 
     last_merge(&mut primary, 7);
     let accepted = site.restore(&[]);
     assert!(accepted.status.success(), "{}", said(&accepted));
-    let last = said(&accepted).lines().last().unwrap_or_default().to_owned();
+    let told = String::from_utf8_lossy(&accepted.stdout);
+    let last = told.lines().last().unwrap_or_default();
     assert!(last.ends_with(" --take-over"), "what to do next: {last}");
     assert!(said(&accepted).contains(" ago\n"), "{}", said(&accepted));
+    assert!(
+        said(&accepted).contains("\nchecking (PRAGMA integrity_check)\n"),
+        "{}",
+        said(&accepted)
+    );
     assert!(said(&accepted).contains("could not be compared"), "{}", said(&accepted));
     assert!(said(&accepted).contains(", checked"), "{}", said(&accepted));
     assert!(site.take_rows() == rows, "other rows");
