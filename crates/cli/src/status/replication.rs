@@ -96,7 +96,13 @@ mod tests {
             std::fs::write(folder.path().join(word), "read line").expect("a script");
             let mut command = std::process::Command::new("/bin/sh");
             command.arg0(name).arg(word).current_dir(folder.path());
-            command.stdin(std::process::Stdio::piped()).spawn().expect("it runs")
+            let child = command.stdin(std::process::Stdio::piped()).spawn().expect("it runs");
+            // The kernel lets the parent go on before the child has its words.
+            let words = format!("/proc/{}/cmdline", child.id());
+            while std::fs::read(&words).is_ok_and(|words| words.is_empty()) {
+                std::thread::yield_now();
+            }
+            child
         };
         let children =
             [("/usr/bin/plait-replicate", "run"), ("plait-replicate", "follow"), ("sh", "run")]
