@@ -66,6 +66,11 @@ impl StoreError {
     }
 }
 
+/// So many bytes from the start of an object, or as many as it has.
+fn first_bytes(whole: &Bytes, bytes: usize) -> Bytes {
+    whole.slice(..bytes.min(whole.len()))
+}
+
 /// A place for objects.
 pub trait Store {
     /// Makes an object, unless there is one of this name.
@@ -81,8 +86,8 @@ pub trait Store {
         bytes: usize,
     ) -> Later<'a, Result<Option<Bytes>, StoreError>> {
         Box::pin(async move {
-            let found = self.get(name).await?;
-            Ok(found.map(|found| found.slice(..bytes.min(found.len()))))
+            let whole = self.get(name).await?;
+            Ok(whole.map(|whole| first_bytes(&whole, bytes)))
         })
     }
 

@@ -88,7 +88,13 @@ fn the_five_calls_do_what_they_say() {
         for bytes in [&b"first"[..], b"", b"second"] {
             assert_eq!(store.put(other, Bytes::from_static(bytes)).await, Ok(()));
             assert_eq!(store.get(other).await, Ok(Some(Bytes::from_static(bytes))));
+            // No range begins in an object without bytes.
+            for len in [1, 3, 100] {
+                let beginning = Bytes::from_static(&bytes[..len.min(bytes.len())]);
+                assert_eq!(store.beginning(other, len).await, Ok(Some(beginning)));
+            }
         }
+        assert_eq!(store.beginning("pack/3-4", 1).await, Ok(None));
         assert_eq!(store.list("chain/").await, Ok(vec![one.to_owned()]));
         assert_eq!(store.list("pack/").await, Ok(vec![other.to_owned()]));
         // One of them is not there any more.
