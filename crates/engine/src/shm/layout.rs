@@ -91,9 +91,9 @@ pub mod fence {
     pub const LOWERED: u32 = 2;
 }
 
-/// Whether large arenas are in use, in [`Control::has_large`]. Changes once in a session.
+/// Whether there was need of a large arena, in [`Control::has_large`]. Changes once in a session.
 pub mod large {
-    /// None is.
+    /// There was no need of one.
     pub const NONE: u32 = 0;
     /// They have disk space as they grow.
     pub const GROWING: u32 = 1;
@@ -335,8 +335,8 @@ pub struct Control {
     pub applied_lsn: AtomicU64,
     /// (M) Arena that takes commits.
     pub active_arena: AtomicU32,
-    /// One of [`large`]. Set once a large arena has disk space, before the first is in use: an owner
-    /// of the commit mutex then maps the whole file.
+    /// One of [`large`]. Set before the first large arena gets disk space: an owner of the commit mutex
+    /// then maps the whole file.
     pub has_large: AtomicU32,
     /// Entries of `recent`, from the first on, that have disk space.
     pub recent_allocated: AtomicU32,

@@ -344,14 +344,17 @@ impl Region {
         }
         let _unlocking = Unlocking { file: &self.file, byte };
         if !is_there() {
-            let whole = [(arena_offset(index), arena_bytes(index))];
+            let (start, len) = (arena_offset(index), arena_bytes(index));
             // Before any process can use the arena.
-            let is_in_large_pages =
-                is_large(index) && self.decide_on_large_arenas() == large::IN_LARGE_PAGES;
-            let first = parts_of(index, FIRST_BYTES);
-            let first = if is_in_large_pages { &whole[..] } else { &first[..] };
-            let is_in_part = self.allocate_first(first, &whole)? && !is_in_large_pages;
-            let reach = if is_in_part { FIRST_BYTES } else { arena_bytes(index) };
+            let reach = if is_large(index) && self.decide_on_large_arenas() == large::IN_LARGE_PAGES
+            {
+                self.allocate(start, len)?;
+                len
+            } else if self.allocate_first(&parts_of(index, FIRST_BYTES), &[(start, len)])? {
+                FIRST_BYTES
+            } else {
+                len
+            };
             // Release pairs with the Acquire of the freezing committer, which may touch the arena
             // next.
             word.store(reach as u32, Release);
