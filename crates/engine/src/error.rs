@@ -7,6 +7,8 @@ use crate::ids::{CommitTs, Root, TxnId};
 
 /// SQLite's primary code for a lock that another connection has.
 const SQLITE_BUSY: i32 = 5;
+const SQLITE_CORRUPT: i32 = 11;
+const SQLITE_NOTADB: i32 = 26;
 
 /// A result of the engine.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -152,6 +154,18 @@ impl Error {
         match self {
             Error::Busy(_) => true,
             Error::Base { code, .. } => code & 0xff == SQLITE_BUSY,
+            _ => false,
+        }
+    }
+
+    /// True for a failed checkpoint that left the WAL as it was, and the WAL sound: beside a
+    /// reader, or on a full disk.
+    pub(crate) fn spares_wal(&self) -> bool {
+        match self {
+            Error::Busy(_) => true,
+            Error::Base { code, .. } => {
+                !leaves_doubt(self) && !matches!(code & 0xff, SQLITE_CORRUPT | SQLITE_NOTADB)
+            }
             _ => false,
         }
     }

@@ -341,7 +341,7 @@ static SQLITE_NOINLINE PL_COLD int plFirstTouch(Btree *p, int wrflag, int *pSche
   }
   if( rc!=SQLITE_OK ){
     if( p->inTrans!=TRANS_NONE ){
-      return rc==SQLITE_BUSY_SNAPSHOT && plMarked(p->pBt) ? plNoLongerAlone(p, rc) : rc;
+      return rc==SQLITE_BUSY_SNAPSHOT && plMarked(p->pBt) && plUnsuitable(p)==0 ? plNoLongerAlone(p, rc) : rc;
     }
     if( sqlite3StockBtreeBeginTrans(p, 0, 0)!=SQLITE_OK ) return rc;
     if( !plMarked(p->pBt) ){

@@ -142,21 +142,10 @@ static int plWalIsConcurrent(Btree *p){
       && plPlaceWillDo(sqlite3PagerFilename(pPager, 0));
 }
 
-static int plDisable(Vdbe *pVdbe, Btree *p){
-  PlBtree *pPl = p->pPl;
-  PlConn *pConn = pPl->pConn;
+/* Takes the mark from a file that is at rest. */
+static int plRemoveMark(Btree *p){
   PlHeader h;
-  PlWait wait;
-  int rc;
-  if( !p->db->autoCommit || p->db->nVdbeRead>1 || sqlite3BtreeTxnState(p)!=SQLITE_TXN_NONE ){
-    return plRefuse(pVdbe, SQLITE_ERROR, "cannot change out of concurrent mode from within a transaction");
-  }
-  plStashClear(p);
-  rc = pl_disable_begin(pConn, plWait(p->db, &wait));
-  if( rc ) return plFail(p, rc);
-  /* The engine has unfenced the file and removed the log: the file is at rest, and only the mark
-  ** is left. */
-  rc = sqlite3StockBtreeBeginTrans(p, 0, 0);
+  int rc = sqlite3StockBtreeBeginTrans(p, 0, 0);
   if( rc==SQLITE_OK ){
     plReadHeader(p->pBt, &h);
     rc = sqlite3StockBtreeCommit(p);
@@ -166,9 +155,27 @@ static int plDisable(Vdbe *pVdbe, Btree *p){
     memset(&h, 0, sizeof(h));
     rc = plStampAlone(p, iSalt, &h);
   }
-  /* No other connection is in the session, and none has come (JOIN-1 in attach.rs). If the mark
-  ** could not be removed, since a stock program writes, the file is one at rest, and the next
-  ** transaction joins anew. */
+  return rc;
+}
+
+static int plDisable(Vdbe *pVdbe, Btree *p){
+  PlBtree *pPl = p->pPl;
+  PlConn *pConn = pPl->pConn;
+  PlWait wait;
+  int rc, bOver = 0;
+  if( !p->db->autoCommit || p->db->nVdbeRead>1 || sqlite3BtreeTxnState(p)!=SQLITE_TXN_NONE ){
+    return plRefuse(pVdbe, SQLITE_ERROR, "cannot change out of concurrent mode from within a transaction");
+  }
+  plStashClear(p);
+  rc = pl_disable_begin(pConn, plWait(p->db, &wait), &bOver);
+  if( rc ) rc = plFail(p, rc);
+  if( !bOver ) return rc;
+  /* The engine has unfenced the file and removed the log: the file is at rest, and only the mark
+  ** is left. */
+  if( rc==SQLITE_OK ) rc = plRemoveMark(p);
+  /* No other connection is in the session, and none has come (JOIN-1 in attach.rs). If log or mark
+  ** could not be removed, since a stock program writes, or the disk fails, the file is one at rest,
+  ** and the next transaction joins anew. */
   plVersionLeaves(p, pConn, 0);
   pPl->pConn = 0;
   pPl->bAlone = 0;

@@ -211,9 +211,10 @@ const PlBaseOps *pl_shim_base_ops(void);
 ** in follows.c). *pzErr is for sqlite3_free(). Defined in heed.c. */
 int  pl_shim_heed_mark(const char *zPath, char **pzErr);
 /* Disable: like pl_exclusive_begin, but SQLITE_BUSY when others are attached; none can join until
-** pl_disabled. Then the shim stamps an unmarked header on the stock path and, whether that worked
-** or not, calls pl_disabled, which removes the side files and frees conn. */
-int  pl_disable_begin(PlConn *, const struct PlWait *);
+** pl_disabled. After SQLITE_OK the shim stamps an unmarked header on the stock path. Where the
+** session is over (*pbOver, 0 before the call), whatever was returned and whether the stamp worked
+** or not, it calls pl_disabled, which removes the side files and frees conn. */
+int  pl_disable_begin(PlConn *, const struct PlWait *, int *pbOver);
 void pl_disabled(PlConn *);
 
 /* ---- read marks (read_marks.rs) ------------------------------------------ */

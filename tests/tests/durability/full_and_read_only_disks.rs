@@ -1,12 +1,15 @@
 //! Full disks, read-only disks, directories and files that may not be written: clear errors, and nothing is lost.
 
+use plait_tests::actor::Actor;
 use plait_tests::crash::audit::{Acknowledged, Demand, audit, audit_book};
 use plait_tests::crash::disk::{SmallDisk, as_nobody};
 use plait_tests::jobs::ledger::schema;
+use plait_tests::place::Place;
 use plait_tests::sqlite::{CANTOPEN, Connection, FULL, READONLY, SqlError};
 use plait_tests::subject::{Fixture, Subject, Synchronous, real_plait};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Command;
 
 /// Enters `filler` bytes as the next entry of worker 1.
 fn enter(connection: &Connection, book: &mut Acknowledged, filler: u32) -> Result<(), SqlError> {
@@ -231,6 +234,81 @@ fn recovery_on_a_full_disk_fails_clearly_and_succeeds_when_there_is_space() {
     sound(&again, &book);
     enter(&again, &mut book, 100).expect("it goes on");
     again.close().expect("it closes");
+    sound_at_rest(&disk.database(), &book);
+}
+
+#[test]
+fn leaving_the_mode_on_a_full_disk_leaves_a_database_that_goes_on() {
+    let Some(subject) = real_plait("a full disk") else { return };
+    let mut failed = 0;
+    // The merge needs space in the WAL, then the checkpoint the same once more in the file: it is full in each step.
+    for free in (0..20).map(|step| step * 60_000) {
+        let Some(disk) = SmallDisk::mount(110) else { return };
+        let connection = create(&subject, &disk);
+        let mut book = Acknowledged::default();
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").expect("a merge");
+        for _ in 0..50 {
+            enter(&connection, &mut book, 8_000).expect("there is space");
+        }
+        disk.fill_but(free);
+        match connection.text("PRAGMA journal_mode=delete") {
+            Ok(mode) => assert_eq!(mode, "delete", "{free}"),
+            Err(error) => {
+                says_full(&error);
+                failed += 1;
+            }
+        }
+        sound_while_full(&connection, &book);
+        disk.empty();
+        enter(&connection, &mut book, 100).unwrap_or_else(|error| panic!("{free}: {error}"));
+        let mut other = Actor::start(Place::Processes, "another", &subject, &disk.database());
+        other.ok("INSERT INTO entry(worker, seq, source, target, amount, filler) VALUES(2, 1, 1, 2, 3, 'x')");
+        book.0.insert(2, 1);
+        sound(&connection, &book);
+        drop(other);
+        assert_eq!(connection.text("PRAGMA journal_mode=delete").as_deref(), Ok("delete"));
+        connection.close().expect("it closes");
+        sound_at_rest(&disk.database(), &book);
+    }
+    assert!(failed > 2, "the disk was large enough {failed}");
+}
+
+/// A file that cannot be removed, since another is mounted there.
+struct Pinned(std::path::PathBuf);
+
+impl Pinned {
+    fn pin(path: std::path::PathBuf) -> Option<Pinned> {
+        let mounted = Command::new("mount").arg("--bind").args([&path, &path]).status();
+        mounted.is_ok_and(|status| status.success()).then_some(Pinned(path))
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_removed_is_named_and_removed_when_it_can_be() {
+    let Some(subject) = real_plait("a file that cannot be removed") else { return };
+    let Some(disk) = SmallDisk::mount(110) else { return };
+    let connection = create(&subject, &disk);
+    let mut book = Acknowledged::default();
+    enter(&connection, &mut book, 100).expect("there is space");
+    let Some(pinned) = Pinned::pin(disk.path().join("app.db-plait")) else { return };
+    let says_why = |outcome: Result<String, SqlError>| {
+        let error = outcome.expect_err("the log cannot be removed");
+        assert!(error.message.contains("app.db-plait"), "{error}");
+    };
+    says_why(connection.text("PRAGMA journal_mode=delete"));
+    says_why(connection.text("SELECT count(*) FROM entry"));
+    says_why(connection.text("PRAGMA journal_mode=delete"));
+    drop(pinned);
+    enter(&connection, &mut book, 100).expect("it goes on");
+    sound(&connection, &book);
+    assert_eq!(connection.text("PRAGMA journal_mode=delete").as_deref(), Ok("delete"));
+    connection.close().expect("it closes");
     sound_at_rest(&disk.database(), &book);
 }
 

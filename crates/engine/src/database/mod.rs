@@ -261,9 +261,7 @@ impl Database {
     /// The log, whose file is opened on the first call. The file exists once the base is fenced.
     pub(crate) fn log(&self) -> Result<&Log> {
         if self.log_retired.load(Acquire) {
-            return Err(Error::CantOpen(
-                "this process has tried to leave concurrent mode; close its connections and open them again".into(),
-            ));
+            return Err(Error::Left);
         }
         if let Some(log) = self.log.get() {
             return Ok(log);
@@ -409,6 +407,13 @@ impl Database {
     /// Stops the database for every process after an internal error (COMMIT-4).
     pub fn poison(&self) {
         self.log_shared().set_broken();
+    }
+
+    /// Stops the database for every process after a failed sync of the base: only a recovery from
+    /// disk can tell what is committed.
+    pub(crate) fn stop_in_doubt(&self) {
+        // SQLite does not say what the system's error was.
+        self.log_shared().set_in_doubt(libc::EIO);
     }
 
     /// Cleans up after dead processes, so that their connections do not count.

@@ -165,7 +165,7 @@ impl Database {
         }
         let settled = self.settle_dead_merge(settler.slot);
         if settled.as_ref().is_err_and(leaves_doubt) {
-            self.poison();
+            self.stop_in_doubt();
         }
         if settled.is_ok() || self.log_shared().is_in_doubt() {
             self.disown_merge(settler.slot);

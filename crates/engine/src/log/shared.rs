@@ -462,7 +462,7 @@ impl LogShared {
     }
 
     /// Stops the log for every process, and marks shared memory as unreliable.
-    pub(super) fn set_in_doubt(&self, errno: i32) {
+    pub(crate) fn set_in_doubt(&self, errno: i32) {
         let is_less = |before| before == LOST || before & IN_DOUBT == 0;
         self.stop(IN_DOUBT | (errno.max(0) as u32 + 1), is_less);
     }

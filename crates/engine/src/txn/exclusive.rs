@@ -372,8 +372,7 @@ impl Conn {
         }
         match &settled {
             Ok(()) => {}
-            // Only recovery from disk can tell whether it counts.
-            Err(e) if leaves_doubt(e) => self.db.poison(),
+            Err(e) if leaves_doubt(e) => self.db.stop_in_doubt(),
             // The next transaction that needs the rights settles it.
             Err(_) => {
                 self.db.leave_behind(self.slot);

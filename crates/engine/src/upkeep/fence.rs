@@ -28,6 +28,10 @@
 //! all --retire_log, the last close, a recovery: stamp 2 in a transaction of the base--> RESTING
 //! ```
 //!
+//! The session is over when the stamp of 2 is committed, whatever fails behind that. A checkpoint
+//! that finds no space leaves a base at rest with a WAL; a log that cannot be removed is left to
+//! the next to attach.
+//!
 //! Lowering, under the right to merge, after a TRUNCATE that is complete: LOWERED is stored under
 //! the commit mutex if the log has no frame that the base lacks and no transaction has the writer's
 //! right, since its COMMIT would have to wait for this right; then the note, then the file.
@@ -253,7 +257,7 @@ impl MergeRight<'_> {
 impl Database {
     /// True if the session has raised its fence, lowered since or not: it has a log, and its read
     /// marks are counts (FENCE-4).
-    pub(crate) fn is_fenced(&self) -> bool {
+    pub fn is_fenced(&self) -> bool {
         // Acquire: see `ensure_fenced`.
         self.control().fence.load(Acquire) != fence::RESTING
     }
@@ -334,6 +338,8 @@ impl Database {
             self.gaps().forget();
             self.note_unknown_boundary(Generation::ZERO);
             c.fence_cookie.store(header.cookie, Relaxed);
+            // This process may have tried to end the session.
+            self.set_log_retired(false);
             // Release pairs with the Acquire in `ensure_fenced`.
             c.fence.store(fence::FENCED, Release);
         }
@@ -341,6 +347,10 @@ impl Database {
 
     /// Unfences the base and removes the log, in an exclusive transaction, before the base leaves
     /// concurrent mode: start-up knows every state in between. Everything is merged.
+    ///
+    /// # Errors
+    /// The session goes on if [`Database::is_fenced`] says so. Otherwise the base is at rest, or
+    /// nobody knows: the caller leaves, and the next to attach settles what is left.
     pub fn retire_log(&self) -> Result<()> {
         {
             let _guard = self.lock_commit()?;
@@ -366,11 +376,8 @@ impl Database {
             session::bury_unseen(base)?;
             base.header()
         })?;
-        if header.fenced {
-            let _guard = self.lock_commit()?;
-            self.set_log_retired(false);
-            self.note_own_fence(&header);
-        }
+        let _guard = self.lock_commit()?;
+        self.note_own_fence(&header);
         Ok(())
     }
 }

@@ -333,7 +333,11 @@ fn refuse_company(database: &Database) -> Result<()> {
 /// # Safety
 /// As engine.h says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pl_disable_begin(conn: *mut PlConn, wait: *const PlWait) -> c_int {
+pub unsafe extern "C" fn pl_disable_begin(
+    conn: *mut PlConn,
+    wait: *const PlWait,
+    is_over: *mut c_int,
+) -> c_int {
     // SAFETY: engine.h.
     unsafe {
         with(conn, "pl_disable_begin", |c| {
@@ -342,12 +346,13 @@ pub unsafe extern "C" fn pl_disable_begin(conn: *mut PlConn, wait: *const PlWait
             // A connection may have joined during the merge; from here on none joins until the mode
             // is left.
             let left = attach::begin_leaving(c.database()).and_then(|()| c.database().retire_log());
-            if let Err(e) = left {
+            if left.is_err() && c.database().is_fenced() {
                 c.exclusive_end(false, false);
                 attach::stay(c.database());
-                return Err(e);
+            } else {
+                *is_over = 1;
             }
-            Ok(SQLITE_OK)
+            left.map(|()| SQLITE_OK)
         })
     }
 }
