@@ -171,7 +171,8 @@ pub enum Error {
     /// The chain is of another database.
     #[error(
         "this place is the replica of another database, or was emptied and begun anew (chain {found}, this database goes to \
-         {expected}): choose another URL; to follow what is there now, choose a database of another name"
+         {expected}): choose another URL; to follow what is there now, choose a database of another name; to ship on behind it \
+         all the same, start once with --take-over"
     )]
     OtherChain {
         /// What is there.
@@ -353,6 +354,7 @@ impl Error {
             Error::Unlinked { number, name, why } => {
                 format!("record {number} ({name}) is none of this chain: {why}")
             }
+            Error::Pack { name, why: BadPack::Unread } => format!("the pack {name} cannot be read"),
             Error::Pack { name, why } => format!("the pack {name} is damaged: {why}"),
             other => other.to_string(),
         }
@@ -378,7 +380,8 @@ fn lost_or(is_another: bool, missing: &'static str) -> &'static str {
 }
 
 /// What to do about an object that is of no use.
-const WITHOUT: &str = "plait replicas says what can be restored without it";
+const WITHOUT: &str = "what is before it can be restored (--record, --at): plait replicas says from which snapshots, without a look \
+    into each object";
 
 fn cannot_apply(number: RecordNumber) -> String {
     match number {

@@ -236,7 +236,10 @@ fn spans(found: &Replicas) -> String {
         let to_ms = dates::utc(span.to_ms);
         let to = match span.to {
             to if to == tip.number && found.damaged.is_none() => "to the newest".to_owned(),
-            to if Some(span) == found.spans.last() && to == tip.broken.before() => {
+            to if Some(span) == found.spans.last()
+                && to == tip.broken.before()
+                && !found.needs_take_over =>
+            {
                 format!("to record {to} ({to_ms}); what comes behind it waits for a snapshot")
             }
             to => format!("to record {to} ({to_ms})"),
@@ -256,7 +259,7 @@ fn lost(found: &Replicas) -> String {
     for error in &found.unread {
         text += &format!("a snapshot is lost: {}\n", error.what());
     }
-    if let Some(seam) = found.seam {
+    for seam in &found.seams {
         text += &format!(
             "records of two histories are here, as where a backup was copied into the place: record {seam} does not follow record \
              {}, and nothing leads over that\n",
@@ -270,6 +273,11 @@ fn lost(found: &Replicas) -> String {
                 "records {first} to {last} are missing, {REMOVED}: nothing leads over them\n"
             ),
         };
+    }
+    for ((first, last), why) in &found.withheld {
+        text += &format!(
+            "records {first} to {last} cannot be read: {why}: nothing leads over them until they can be\n"
+        );
     }
     if found.snapshots.iter().any(|snapshot| snapshot.missing_parts > 0) {
         text += &format!(
@@ -315,8 +323,9 @@ mod tests {
             snapshots: Vec::new(),
             unread: Vec::new(),
             spans: vec![span(1, 19), span(22, 30)],
-            seam: None,
+            seams: Vec::new(),
             missing: Vec::new(),
+            withheld: Vec::new(),
             packs: 0,
             loose: 0,
         };

@@ -99,6 +99,9 @@ pub enum BadPack {
     /// A checksum, a length or a hash does not fit.
     #[error("its {0} does not match")]
     Damaged(&'static str),
+    /// The store has it, and does not give it.
+    #[error("the store does not give it")]
+    Unread,
 }
 
 /// Encodes a pack of records that follow each other.

@@ -3,13 +3,13 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::chain::{Found, Listing, Opening, Reader, Stretch, find_tip};
+use crate::chain::{Found, Lacks, Listing, Opening, Reader, Stretch, find_tip, seams};
 use crate::dates::utc;
 use crate::error::{Error, Result};
 use crate::ids::{ChainId, RecordNumber};
 use crate::names;
 use crate::record::{Header, Open, Record, SnapshotRef, header_of};
-use crate::snapshots::{Known, header_before, known_of};
+use crate::snapshots::{Known, header_before, known_but_for};
 use crate::world::World;
 
 /// A snapshot, as people choose it.
@@ -68,11 +68,13 @@ pub struct Replicas {
     /// What can be restored, ascending, as far as lists, the indexes of packs, the records of snapshots and those before breaks
     /// tell: damage of another object is found when that is read.
     pub spans: Vec<Span>,
-    /// The first record of the newest one's writer that has another writer's before it, though that writer had begun earlier: the
-    /// place has records of two histories, and nothing leads to this one from before.
-    pub seam: Option<RecordNumber>,
+    /// Records that have another history's before them, the newest first, from the first on that a snapshot needs: nothing leads
+    /// to them from before.
+    pub seams: Vec<RecordNumber>,
     /// Records that are missing, from the first on that a snapshot needs.
     pub missing: Vec<Stretch>,
+    /// Records in packs that the store has and does not give, and why.
+    pub withheld: Vec<(Stretch, Error)>,
     /// Packs that are there.
     pub packs: usize,
     /// Records in `chain/`, in the folders that were listed.
@@ -105,36 +107,42 @@ impl Replicas {
             _ => false,
         };
         let (packs, loose) = (listing.packs.len(), listing.loose.len());
-        let mut reader = Reader::with(world, listing.clone());
-        let Known { snapshots, unread } =
-            known_of(&mut reader, header.snapshot, header.chain).await?;
+        let (Known { snapshots, unread }, mut withheld) =
+            known_but_for(world, &listing, header.snapshot, header.chain).await?;
         let parts = parts_of(world, &snapshots).await?;
         let known: BTreeMap<_, _> = snapshots.iter().cloned().collect();
         let snapshots = without_removed(snapshots, listing.lowest_packed(), &parts);
         let first = snapshots.iter().map(|(_, snapshot)| snapshot.first).min();
         let first = first.or(listing.lowest_packed()).unwrap_or(RecordNumber::FIRST);
         let unread = without_swept(unread, first, &snapshots, &parts);
-        let missing = listing.missing_at_all(world, first).await?;
+        let Lacks { missing, unread: others } = listing.lacks(world, first).await?;
+        let is_new = |(pack, _): &(Stretch, Error)| withheld.iter().all(|(of, _)| of != pack);
+        let others: Vec<_> = others.into_iter().filter(is_new).collect();
+        withheld.extend(others);
+        withheld.sort_by_key(|(pack, _)| *pack);
+        let packs_withheld = withheld.iter().map(|(pack, _)| *pack).collect();
+        let mut reader = Reader::without(world, listing.clone(), packs_withheld);
+        let opening = Opening::of(world, &mut reader, &header).await?;
+        let seams = seams(world, &mut reader, &header, first).await?;
         let oldest = snapshots.iter().map(|(_, snapshot)| snapshot.as_of).min();
         let breaks = match oldest {
-            Some(oldest) => breaks_behind(&mut reader, &header, oldest).await?,
+            Some(oldest) => breaks_behind(&mut reader, &header, &seams, oldest).await?,
             None => Vec::new(),
         };
-        let opening = Opening::of(world, &mut reader, &header).await?;
-        let seam = match opening {
-            Opening::Another => Some(seam_below(&mut reader, &header).await?),
-            Opening::There(_) | Opening::Missing => None,
-        };
-        let course = Course { tip: &header, breaks, missing: &missing, seam };
+        let withheld_from = withheld.iter().map(|(pack, _)| *pack).filter(|pack| pack.1 >= first);
+        let mut holes: Vec<Stretch> = missing.iter().copied().chain(withheld_from).collect();
+        holes.sort_unstable();
+        let course = Course { tip: &header, breaks, holes, seams: &seams };
         let spans = spans(&mut reader, &snapshots, &known, &parts, &course).await?;
         Ok(Replicas {
             chain: header.chain,
             writer: opening.open().cloned(),
-            seam,
+            seams,
             spans,
             snapshots: snapshots.iter().map(|of| shown(of, &known, &parts)).collect(),
             unread,
             missing,
+            withheld,
             damaged,
             needs_take_over: needs_take_over || opening.open().is_none(),
             tip: header,
@@ -292,17 +300,20 @@ struct Course<'a> {
     tip: &'a Header,
     /// Records that begin with a break, the newest first.
     breaks: Vec<RecordNumber>,
-    missing: &'a [Stretch],
-    seam: Option<RecordNumber>,
+    /// What is not to be had, ascending.
+    holes: Vec<Stretch>,
+    /// The newest first.
+    seams: &'a [RecordNumber],
 }
 
 impl Course<'_> {
     /// The last record that a snapshot leads to; `None` if it leads nowhere.
     fn end_of(&self, snapshot: &SnapshotRef) -> Option<RecordNumber> {
-        let lacks = self.missing.iter().find(|(_, last)| *last >= snapshot.first);
+        let lacks = self.holes.iter().find(|(_, last)| *last >= snapshot.first);
         let mut to = lacks.map_or(self.tip.number, |(first, _)| first.before());
-        if let Some(seam) = self.seam.filter(|seam| *seam > snapshot.first) {
-            to = to.min(seam.before());
+        if let Some(seam) = self.seams.iter().rev().find(|seam| **seam > snapshot.first) {
+            // The record behind its last one names another: it is not believed, either.
+            to = to.min(seam.before().before());
         }
         let behind = self.breaks.iter().rev().find(|broken| **broken > snapshot.as_of);
         if let Some(broken) = behind {
@@ -312,35 +323,29 @@ impl Course<'_> {
     }
 }
 
-/// The first record of the tip's writer, where another writer's stands at its OPEN.
-async fn seam_below(reader: &mut Reader, tip: &Header) -> Result<RecordNumber> {
-    let (mut others, mut seam) = (tip.opened.0, tip.number.0);
-    while seam - others > 1 {
-        let middle = others + (seam - others) / 2;
-        let header = header_at(reader, RecordNumber(middle), tip).await?;
-        match header.is_some_and(|header| header.nonce == tip.nonce) {
-            true => seam = middle,
-            false => others = middle,
-        }
-    }
-    Ok(RecordNumber(seam))
-}
-
-/// The breaks behind a record, the newest first: each header says which was the last. Between headers that can be read
-/// nothing can be restored, so breaks there do not matter.
+/// The breaks behind a record, the newest first: each header says which was the last, but for those of another history. Between
+/// headers that can be read nothing can be restored, so breaks there do not matter.
 async fn breaks_behind(
     reader: &mut Reader,
     tip: &Header,
+    seams: &[RecordNumber],
     least: RecordNumber,
 ) -> Result<Vec<RecordNumber>> {
     let mut breaks = Vec::new();
-    let mut broken = tip.broken.min(tip.number);
-    while broken > least {
-        breaks.push(broken);
-        let Some(before) = header_before(reader, broken, tip.chain).await? else { break };
-        broken = before.broken.min(before.number);
+    let mut header = tip.clone();
+    loop {
+        let broken = header.broken.min(header.number);
+        let seam = seams.iter().find(|seam| broken < **seam && **seam <= header.number).copied();
+        let next = seam.unwrap_or(broken);
+        if next <= least {
+            return Ok(breaks);
+        }
+        breaks.extend((seam.is_none()).then_some(broken));
+        match header_before(reader, next, tip.chain).await? {
+            Some(before) => header = before,
+            None => return Ok(breaks),
+        }
     }
-    Ok(breaks)
 }
 
 /// The snapshot without which another one is of no use: one that it changes, and which is not known, or lacks parts.

@@ -10,7 +10,7 @@ use crate::fault::{Fault, is_planted};
 use crate::ids::{CommitTs, Hash, Position, RecordNumber};
 use crate::record::{Follows, Header, Item, Record, SnapshotRef, header_of};
 use crate::replicas::{Replicas, newest_sound};
-use crate::snapshots::{Known, known_of};
+use crate::snapshots::{Known, known_but_for};
 use crate::target::Target;
 use crate::world::World;
 
@@ -155,7 +155,7 @@ impl End {
 async fn end_of(world: &World, stop: Stop) -> Result<(Reader, End)> {
     let tip = find_newest(world).await;
     let Stop::Record(number) = stop else {
-        let (mut reader, header) = match (tip, stop) {
+        let (reader, header) = match (tip, stop) {
             (Ok(tip), _) => {
                 let tip = tip.ok_or(Error::Empty)?;
                 (Reader::with(world, tip.listing), tip.record.header)
@@ -164,8 +164,9 @@ async fn end_of(world: &World, stop: Stop) -> Result<(Reader, End)> {
             (Err(error), Stop::Time(until)) => readable_after(world, until, error).await?,
             (Err(error), _) => return Err(error),
         };
-        let Known { snapshots, unread } =
-            known_of(&mut reader, header.snapshot, header.chain).await?;
+        let listing = reader.listing().cloned().unwrap_or_default();
+        let (Known { snapshots, unread }, _) =
+            known_but_for(world, &listing, header.snapshot, header.chain).await?;
         return Ok((reader, End { header, known: snapshots.into_iter().collect(), unread }));
     };
     // A newest record that is damaged is in nobody's way who asks for an earlier one.
@@ -186,7 +187,7 @@ async fn end_of(world: &World, stop: Stop) -> Result<(Reader, End)> {
     if number > highest || number == RecordNumber::NONE {
         return Err(Error::Moment(format!("there is no record {number}: the newest is {highest}")));
     }
-    let mut reader = Reader::with(world, listing);
+    let mut reader = Reader::with(world, listing.clone());
     let name = crate::names::record(number);
     let Found::Object(bytes) = reader.object(number, true).await? else {
         return Err(Error::Missing { number, name });
@@ -202,7 +203,8 @@ async fn end_of(world: &World, stop: Stop) -> Result<(Reader, End)> {
     let (of_it, of_newest) = (end.header.snapshot, newest.map(|newest| newest.snapshot));
     for from in [Some(of_it), of_newest.filter(|newest| *newest != of_it)] {
         let from = from.unwrap_or_default();
-        let Known { snapshots, unread } = known_of(&mut reader, from, end.header.chain).await?;
+        let (Known { snapshots, unread }, _) =
+            known_but_for(world, &listing, from, end.header.chain).await?;
         end.known.extend(snapshots);
         end.unread.extend(
             unread.into_iter().filter(|error| !end.unread.contains(error)).collect::<Vec<_>>(),
@@ -342,8 +344,8 @@ fn none_fits(end: &End, stop: Stop) -> Error {
         text += &format!("; a snapshot is lost: {}", error.what());
     }
     if !unread.is_empty() {
-        text += "; bring back that object; else a snapshot of later is waited for, and a new start of the sidecar takes \
-                 one at once";
+        text += "; bring back that object; else a snapshot of later is waited for: plait replicas says whether the sidecar has to be \
+                 started again for that";
     }
     if header.broken > RecordNumber::FIRST && matches!(stop, Stop::Newest | Stop::Record(_)) {
         text += &format!(

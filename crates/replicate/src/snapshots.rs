@@ -3,10 +3,11 @@
 use bytes::Bytes;
 
 use crate::apply::Lineage;
-use crate::chain::{Found, Reader};
+use crate::chain::{Found, Listing, Reader, Stretch};
 use crate::error::{Error, Result};
 use crate::ids::{ChainId, RecordNumber};
 use crate::record::{Header, Item, Record, SnapshotRef, header_of};
+use crate::world::World;
 
 /// What is known of the snapshots of a chain.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +48,34 @@ pub async fn known_of(reader: &mut Reader, newest: RecordNumber, chain: ChainId)
     }
     known.snapshots.reverse();
     Ok(known)
+}
+
+/// The same, for people who look or restore: packs that the store has and does not give, as one in an archive, are returned with
+/// why, and the records of others tell what was before those.
+///
+/// # Errors
+/// The store's, but for those of packs.
+pub async fn known_but_for(
+    world: &World,
+    listing: &Listing,
+    newest: RecordNumber,
+    chain: ChainId,
+) -> Result<(Known, Vec<(Stretch, Error)>)> {
+    let mut withheld: Vec<(Stretch, Error)> = Vec::new();
+    loop {
+        let packs: Vec<Stretch> = withheld.iter().map(|(pack, _)| *pack).collect();
+        let mut reader = Reader::without(world, listing.clone(), packs.clone());
+        let error = match known_of(&mut reader, newest, chain).await {
+            Ok(known) => return Ok((known, withheld)),
+            Err(error) => error,
+        };
+        let of = match &error {
+            Error::Store { name, .. } => crate::names::parse_pack(name),
+            _ => None,
+        };
+        let Some(pack) = of.filter(|pack| !packs.contains(pack)) else { return Err(error) };
+        withheld.push((pack, error));
+    }
 }
 
 /// The snapshot in a record; `None` if that is missing, damaged, or another one.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ids::RecordNumber;
 use crate::names;
 use crate::pack::{INDEX_BYTES_MAX, Pack};
@@ -12,6 +12,15 @@ use crate::world::World;
 
 /// The first and the last of some numbers in a row.
 pub type Stretch = (RecordNumber, RecordNumber);
+
+/// What is not to be had of a chain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lacks {
+    /// First and last number of each stretch that is missing, ascending.
+    pub missing: Vec<Stretch>,
+    /// Packs that the store has and does not give, and why.
+    pub unread: Vec<(Stretch, Error)>,
+}
 
 /// Packs that are asked for at once: a week has ten thousand.
 const AT_ONCE: usize = 16;
@@ -76,6 +85,14 @@ impl Listing {
         packed.map(|(_, last)| (*last).min(end.before())).max().unwrap_or_default().max(loose)
     }
 
+    /// The lowest number from one on that a pack has, or `chain/` where it was listed; the highest that can be if none is there.
+    pub fn first_from(&self, number: RecordNumber) -> RecordNumber {
+        let loose = self.loose.range(number..).next().copied();
+        let packed = self.packs.iter().filter(|(_, last)| *last >= number);
+        let packed = packed.map(|(first, _)| (*first).max(number)).min();
+        loose.into_iter().chain(packed).min().unwrap_or(RecordNumber(u64::MAX))
+    }
+
     /// The numbers from `first` on that are missing below the highest: first and last of each stretch, ascending. A
     /// number between packs may be in a folder that was not listed ([`Listing::missing_surely`]).
     pub fn missing(&self, first: RecordNumber) -> Vec<Stretch> {
@@ -115,23 +132,33 @@ impl Listing {
         }
         let mut surely = Vec::new();
         for (mut from, to) in common(&missing, &again.missing(first)) {
-            while from <= to && is_there(world, from).await? {
-                from = from.next();
-            }
-            if from <= to {
-                surely.push((from, to));
+            // The first alone where it is not there; else more at once, of what an old list has left out.
+            let mut at_once = 1;
+            while from <= to {
+                let some: Vec<_> = (from.0..=to.0).take(at_once).map(RecordNumber).collect();
+                let asked = some.iter().map(|number| is_there(world, *number));
+                let there: Vec<bool> = join_all(asked).await.into_iter().collect::<Result<_>>()?;
+                let in_a_row = there.iter().take_while(|is_there| **is_there).count();
+                from = RecordNumber(from.0 + in_a_row as u64);
+                if in_a_row < some.len() {
+                    surely.push((from, to));
+                    break;
+                }
+                at_once = AT_ONCE;
             }
         }
         Ok(surely)
     }
 
-    /// The same, with the records that a pack leaves in `chain/` and that are not there. Asks for the index of each pack.
+    /// The same, with the records that a pack leaves in `chain/` and that are not there. Asks for the index of each pack: one
+    /// that is out of reach, as in an archive, or forbidden, is told beside those.
     ///
     /// # Errors
-    /// The store's.
-    pub async fn missing_at_all(&self, world: &World, first: RecordNumber) -> Result<Vec<Stretch>> {
+    /// The store's, but for those of packs.
+    pub async fn lacks(&self, world: &World, first: RecordNumber) -> Result<Lacks> {
         let mut missing = self.missing_surely(world, first).await?;
-        let large = self.missing_beside_packs(world, first).await?;
+        let mut unread = Vec::new();
+        let large = self.missing_beside_packs(world, first, &mut unread).await?;
         missing.extend(large.into_iter().map(|number| (number, number)));
         missing.sort_unstable();
         missing.dedup_by(|next, last| {
@@ -141,7 +168,7 @@ impl Listing {
             }
             goes_on
         });
-        Ok(missing)
+        Ok(Lacks { missing, unread })
     }
 
     /// The records from `first` on that a pack leaves in `chain/`, and that are not there, ascending.
@@ -149,20 +176,27 @@ impl Listing {
         &self,
         world: &World,
         first: RecordNumber,
+        unread: &mut Vec<(Stretch, Error)>,
     ) -> Result<Vec<RecordNumber>> {
-        let needed: Vec<&Stretch> = self.packs.iter().filter(|(_, last)| *last >= first).collect();
+        let needed: Vec<Stretch> =
+            self.packs.iter().copied().filter(|(_, last)| *last >= first).collect();
         let mut left = BTreeSet::new();
         for some in needed.chunks(AT_ONCE) {
-            let asked = some.iter().map(async |(from, to)| {
-                let found = world.beginning(&names::pack(*from, *to), INDEX_BYTES_MAX).await?;
-                // A pack that is damaged, or gone meanwhile, is its reader's trouble.
-                let of = found.and_then(|bytes| Pack::left_in_chain(&bytes)).unwrap_or_default();
-                Ok(of
-                    .into_iter()
-                    .filter(|of| *of >= first && self.pack_of(*of) == Some((*from, *to))))
+            let asked = some.iter().map(async |pack| {
+                let name = names::pack(pack.0, pack.1);
+                (*pack, world.beginning(&name, INDEX_BYTES_MAX).await)
             });
-            for of in join_all(asked).await {
-                left.extend(of?);
+            for (pack, found) in join_all(asked).await {
+                match found {
+                    // A pack that is damaged, or gone meanwhile, is its reader's trouble.
+                    Ok(found) => {
+                        let of = found.and_then(|bytes| Pack::left_in_chain(&bytes));
+                        let is_its =
+                            |of: &RecordNumber| *of >= first && self.pack_of(*of) == Some(pack);
+                        left.extend(of.unwrap_or_default().into_iter().filter(is_its));
+                    }
+                    Err(error) => unread.push((pack, error)),
+                }
             }
         }
         let mut there = BTreeSet::new();
@@ -171,11 +205,13 @@ impl Listing {
             let found = world.list(&names::folder(folder)).await?;
             there.extend(found.iter().filter_map(|name| names::parse_record(name)));
         }
+        // A list may be an old one.
+        let unlisted: Vec<RecordNumber> = left.difference(&there).copied().collect();
         let mut missing = Vec::new();
-        for number in left.difference(&there) {
-            // A list may be an old one.
-            if !is_there(world, *number).await? {
-                missing.push(*number);
+        for some in unlisted.chunks(AT_ONCE) {
+            let asked = some.iter().map(|number| is_there(world, *number));
+            for (number, is_there) in some.iter().zip(join_all(asked).await) {
+                missing.extend((!is_there?).then_some(*number));
             }
         }
         Ok(missing)
@@ -226,6 +262,8 @@ mod tests {
         let listing = listing(&[(1, 5), (9, 12)], &[14]);
         let below = |end| listing.last_below(RecordNumber(end)).0;
         assert_eq!([20, 14, 11, 9, 3, 1].map(below), [14, 12, 10, 5, 2, 0]);
+        let from = |number| listing.first_from(RecordNumber(number)).0;
+        assert_eq!([1, 5, 6, 9, 12, 13, 14, 15].map(from), [1, 5, 9, 9, 12, 14, 14, u64::MAX]);
     }
 
     #[test]

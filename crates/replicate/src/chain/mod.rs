@@ -15,10 +15,12 @@ mod flow;
 mod listing;
 mod opening;
 mod reader;
+mod seams;
 mod tip;
 
 pub use flow::Flow;
-pub use listing::{Listing, Stretch};
+pub use listing::{Lacks, Listing, Stretch};
 pub use opening::Opening;
 pub use reader::{Found, Link, Reader};
+pub use seams::seams;
 pub use tip::{Tip, find as find_tip, find_newest};

@@ -1,7 +1,8 @@
 //! The OPEN of a record's writer.
 
 use super::{Found, Reader};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::ids::Hash;
 use crate::names;
 use crate::record::{Header, Open, Record};
 use crate::world::World;
@@ -9,8 +10,8 @@ use crate::world::World;
 /// What stands where the writer of a record has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opening {
-    /// Its OPEN.
-    There(Open),
+    /// Its OPEN, and the hash of the record before that.
+    There(Open, Hash),
     /// Nothing that can be read.
     Missing,
     /// Another record: the place has records of two histories.
@@ -18,21 +19,23 @@ pub enum Opening {
 }
 
 impl Opening {
-    /// Reads it as a reader of the chain does, and in `chain/` where that finds nothing: an OPEN is never deleted (CHAIN-8).
+    /// Reads it as a reader of the chain does, and in `chain/` where that finds nothing, or its pack is out of reach: an OPEN is
+    /// never deleted (CHAIN-8).
     ///
     /// # Errors
     /// The store's.
     pub async fn of(world: &World, reader: &mut Reader, header: &Header) -> Result<Opening> {
         let read = match reader.object(header.opened, true).await {
             Ok(Found::Object(bytes)) => Some(bytes),
-            Err(error @ Error::Store { .. }) => return Err(error),
             Ok(Found::Nothing) | Err(_) => world.get(&names::record(header.opened)).await?,
         };
         let Some(record) = read.and_then(|bytes| Record::decode(&bytes).ok()) else {
             return Ok(Opening::Missing);
         };
         Ok(match record.open() {
-            Some(open) if record.header.nonce == header.nonce => Opening::There(open.clone()),
+            Some(open) if record.header.nonce == header.nonce => {
+                Opening::There(open.clone(), record.header.previous)
+            }
             _ => Opening::Another,
         })
     }
@@ -40,7 +43,7 @@ impl Opening {
     /// The OPEN, if it is there.
     pub fn open(&self) -> Option<&Open> {
         match self {
-            Opening::There(open) => Some(open),
+            Opening::There(open, _) => Some(open),
             Opening::Missing | Opening::Another => None,
         }
     }

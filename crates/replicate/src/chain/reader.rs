@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::Listing;
+use super::{Listing, Stretch};
 use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
 use crate::ids::{ChainId, Hash, RecordNumber};
@@ -30,18 +30,24 @@ pub struct Reader {
     world: World,
     listing: Option<(Duration, Listing)>,
     pack: Option<Pack>,
+    unread: Vec<Stretch>,
 }
 
 impl Reader {
     /// Begins without having looked.
     pub fn new(world: &World) -> Reader {
-        Reader { world: world.clone(), listing: None, pack: None }
+        Reader { world: world.clone(), listing: None, pack: None, unread: Vec::new() }
     }
 
     /// Begins with a list that was made just now.
     pub fn with(world: &World, listing: Listing) -> Reader {
         let made = world.clock().now();
-        Reader { world: world.clone(), listing: Some((made, listing)), pack: None }
+        Reader { listing: Some((made, listing)), ..Reader::new(world) }
+    }
+
+    /// The same, where it is known that the store does not give some packs: they are as damaged ones.
+    pub fn without(world: &World, listing: Listing, unread: Vec<Stretch>) -> Reader {
+        Reader { unread, ..Reader::with(world, listing) }
     }
 
     /// The list that this reader goes by.
@@ -136,6 +142,9 @@ impl Reader {
                 return Ok(None);
             };
             let name = names::pack(first, last);
+            if self.unread.contains(&(first, last)) {
+                return Err(Error::Pack { name, why: BadPack::Unread });
+            }
             let Some(bytes) = self.world.get(&name).await? else {
                 // The list is old.
                 self.look().await?;

@@ -40,8 +40,10 @@ pub async fn create(world: &World, number: RecordNumber, bytes: &Bytes) -> Resul
                 None => Error::Store {
                     what: "create".to_owned(),
                     name: name.clone(),
-                    error: crate::store::StoreError::Unavailable(
-                        "it is said to exist and cannot be read".to_owned(),
+                    error: crate::store::StoreError::Failed(
+                        "it says that the object exists, and that it does not: where that stays so, something else has its name, \
+                         as a folder or a link that leads nowhere; move that away"
+                            .to_owned(),
                     ),
                 },
             },
@@ -49,6 +51,8 @@ pub async fn create(world: &World, number: RecordNumber, bytes: &Bytes) -> Resul
             Err(error) if error.is_gone() => return Err(error),
             Err(error) => error,
         };
+        // The last answer may have been none of a failure.
+        world.note_trouble(&error);
         world.pause(&mut backoff, error).await?;
     }
 }

@@ -231,8 +231,8 @@ impl Sidecar {
     }
 
     /// Looks whether the own OPEN, which is never deleted (CHAIN-8), is still there, if this was not
-    /// done for `every`: a place may be unmounted, or emptied, and takes records as if nothing had
-    /// happened. False if the store did not answer.
+    /// done for `every`: a place may be unmounted, or emptied, begun anew by another one, or have got a backup, and takes records as
+    /// if nothing had happened. False if the store did not answer.
     async fn check_place(&mut self, every: Duration) -> Result<bool> {
         if self.world.clock().now() < self.last_check + every {
             return Ok(true);
@@ -247,8 +247,23 @@ impl Sidecar {
                 Err(Error::PutBack { number, name: crate::names::record(number) })
             }
             Ok(None) => Err(Error::Vanished { number, name }),
-            Ok(Some(_)) => Ok(true),
+            Ok(Some(bytes)) => self.refuse_another_open(&bytes).map(|()| true),
             Err(_) => Ok(false),
+        }
+    }
+
+    /// Fails if another record stands where the own OPEN was. One that is damaged is its readers' trouble.
+    fn refuse_another_open(&self, bytes: &[u8]) -> Result<()> {
+        let Header { chain, nonce, opened, .. } = self.writer.tip;
+        match crate::record::header_of(bytes) {
+            Ok(found) if found.chain != chain => {
+                Err(Error::OtherChain { found: found.chain, expected: chain })
+            }
+            Ok(found) if found.nonce != nonce => {
+                let name = crate::names::record(opened);
+                Err(Error::Lost { chain, number: opened, name, is_another: true })
+            }
+            Ok(_) | Err(_) => Ok(()),
         }
     }
 

@@ -8,7 +8,7 @@ use super::retention::Retention;
 use super::snapshot::Snapshots;
 use super::tracks::Tracks;
 use super::{Settings, Sidecar, Writer, ending, without_patience};
-use crate::chain::{Flow, Listing, Opening, Reader, Tip, find_tip};
+use crate::chain::{Flow, Lacks, Listing, Opening, Reader, Tip, find_tip, seams};
 use crate::dates;
 use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
@@ -19,7 +19,7 @@ use crate::replicas::newest_sound;
 use crate::snapshots;
 use crate::source::{Source, SourceError, Start, TipOf};
 use crate::store::Backoff;
-use crate::world::World;
+use crate::world::{Patience, World};
 
 /// How often a starter that was overtaken looks again.
 const TRIES: u32 = 3;
@@ -190,9 +190,26 @@ async fn damaged_tip(world: &World, damage: Error, take_over: bool) -> Result<Ti
     Ok(Tip { record: Record { header, items: Vec::new() }, hash, bytes, is_damaged: true, listing })
 }
 
+/// How often what leads to the newest record is asked for.
+const LOOKS: u32 = 6;
+
 /// What keeps the newest record from being reached: itself is damaged, one is missing that its snapshot needs, or the next
-/// one, or the snapshot's own is missing or damaged.
+/// one, or the snapshot's own is missing or damaged; one is of another history; or the store has one and does not give it, as an
+/// archive. A store that gives nothing is waited for.
 async fn lost_before(world: &World, tip: &Tip) -> Result<Option<String>> {
+    let few = world.with(Patience::Tries(LOOKS));
+    let mut why = None;
+    for _ in 0..2 {
+        match lost_on_the_way(&few, tip).await {
+            Err(error @ Error::Store { .. }) => why = Some(error),
+            looked => return looked,
+        }
+        world.list(names::PACKS).await?;
+    }
+    Ok(why.map(|why| format!("what leads to the newest record is out of reach: {why}")))
+}
+
+async fn lost_on_the_way(world: &World, tip: &Tip) -> Result<Option<String>> {
     const REMOVED: &str = "removed from the place, by a rule of the bucket or by hand";
     let header = &tip.record.header;
     let named = |number| format!("record {number} ({})", names::record(number));
@@ -205,8 +222,8 @@ async fn lost_before(world: &World, tip: &Tip) -> Result<Option<String>> {
     }
     // Behind a break a snapshot is waited for, which needs what the base lacks.
     let mut first = header.first;
+    let mut reader = Reader::with(world, tip.listing.clone());
     if header.snapshot > header.broken {
-        let mut reader = Reader::with(world, tip.listing.clone());
         match snapshots::read(&mut reader, header.snapshot, header.chain).await? {
             Some(snapshot) => first = snapshot.first,
             None => {
@@ -217,8 +234,21 @@ async fn lost_before(world: &World, tip: &Tip) -> Result<Option<String>> {
             }
         }
     }
-    let missing = tip.listing.missing_at_all(world, first).await?;
-    Ok(missing.first().copied().map(removed))
+    let Lacks { missing, unread } = tip.listing.lacks(world, first).await?;
+    if let Some((_, error)) = unread.into_iter().next() {
+        return Err(error);
+    }
+    if let Some(stretch) = missing.first() {
+        return Ok(Some(removed(*stretch)));
+    }
+    let seams = seams(world, &mut reader, header, first).await?;
+    Ok(seams.first().map(|seam| {
+        format!(
+            "records of two histories are at the place, as where a backup was copied into it: record {seam} does not follow \
+             record {}",
+            seam.before()
+        )
+    }))
 }
 
 /// Fails if nothing is at a place where the database was shipped to before. A list may be an old one, but the
@@ -246,7 +276,9 @@ async fn refuse_others(
     {
         return Err(Error::OtherChain { found: header.chain, expected });
     }
-    let mut reader = Reader::with(world, tip.listing.clone());
+    // An OPEN is in `chain/`, too, if its pack is out of reach.
+    let few = world.with(Patience::Tries(LOOKS));
+    let mut reader = Reader::with(&few, tip.listing.clone());
     let opening = Opening::of(world, &mut reader, header).await?;
     let is_another = opening == Opening::Another;
     let open = opening.open().cloned();

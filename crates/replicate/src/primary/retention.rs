@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use super::{DELETE_TRIES, Retry, Sidecar};
 use crate::apply::lineage;
-use crate::chain::{Listing, Reader, Stretch};
+use crate::chain::{Listing, Reader, Stretch, seams};
 use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
 use crate::ids::RecordNumber;
@@ -334,6 +334,11 @@ impl Sidecar {
         let gone: BTreeSet<_> = numbers.filter(|of| !self.packing.brings_back(*of)).collect();
         if let Some(first) = gone.range(newest.first..).next().filter(|_| self.is_restorable()) {
             return Ok(Some(*first));
+        }
+        let mut reader = Reader::with(&self.once, listing.clone());
+        let seams = seams(&self.once, &mut reader, tip, newest.first).await?;
+        if let Some(seam) = seams.first().filter(|_| self.is_restorable()) {
+            return Ok(Some(*seam));
         }
         let lost: Vec<String> =
             lineage.iter().flat_map(|(_, of)| of.parts.missing_names(parts)).collect();

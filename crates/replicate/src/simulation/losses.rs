@@ -12,11 +12,11 @@ use crate::replicas::Replicas;
 use crate::restore::Stop;
 use crate::world::Patience;
 
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 const SWEEP: Duration = Duration::from_secs(600);
 
 /// Settings under which nothing is packed, what is lost is looked for seldom, and one snapshot is taken.
-fn calm() -> Settings {
+pub(super) fn calm() -> Settings {
     let long = Duration::from_secs(1 << 20);
     Settings {
         pack_every: long,
@@ -29,7 +29,7 @@ fn calm() -> Settings {
     }
 }
 
-fn begun(settings: Settings) -> (Stage, Shared, Running) {
+pub(super) fn begun(settings: Settings) -> (Stage, Shared, Running) {
     let stage = Stage::default();
     let database = stage.database("alpha");
     let mut sidecar = stage.open(&database, settings).expect("an empty place");
@@ -37,16 +37,16 @@ fn begun(settings: Settings) -> (Stage, Shared, Running) {
     (stage, database, sidecar)
 }
 
-fn look(stage: &Stage) -> Replicas {
+pub(super) fn look(stage: &Stage) -> Replicas {
     let (world, clock) = stage.world(Patience::Tries(3));
     stage.block(&clock, Replicas::look(&world)).expect("a chain")
 }
 
-fn spans(found: &Replicas) -> Vec<(u64, u64)> {
+pub(super) fn spans(found: &Replicas) -> Vec<(u64, u64)> {
     found.spans.iter().map(|span| (span.from.0, span.to.0)).collect()
 }
 
-fn remove(stage: &Stage, is_it: impl Fn(&str) -> bool) {
+pub(super) fn remove(stage: &Stage, is_it: impl Fn(&str) -> bool) {
     let names = stage.objects.names();
     let removed: Vec<_> = names.into_iter().filter(|name| is_it(name)).collect();
     assert!(!removed.is_empty(), "there are some");
@@ -54,7 +54,7 @@ fn remove(stage: &Stage, is_it: impl Fn(&str) -> bool) {
 }
 
 /// Spans are what can be restored: each record of them, and none else.
-fn agrees(stage: &Stage, found: &Replicas) {
+pub(super) fn agrees(stage: &Stage, found: &Replicas) {
     agrees_without(stage, found, "nothing");
 }
 
@@ -352,7 +352,7 @@ fn a_record_that_was_removed_before_it_is_in_a_pack_comes_back_with_that() {
 }
 
 /// Settings under which all is packed at once.
-fn packs() -> Settings {
+pub(super) fn packs() -> Settings {
     Settings { pack_every: SECOND, pack_records: 4, ..calm() }
 }
 
@@ -499,42 +499,6 @@ fn a_large_record_that_was_removed_is_missing_and_a_start_leads_over_it() {
     live(&stage, &database, &mut again, 30).expect("a quiet world");
     stage.restore(Stop::Newest).expect("from the new snapshot");
     assert_eq!(stage.oracle.violation(), None);
-}
-
-#[test]
-fn records_of_two_histories_are_told_apart() {
-    for settings in [calm, packs] {
-        let (stage, database, mut sidecar) = begun(settings());
-        let all = || {
-            let names = stage.objects.names().into_iter();
-            let with_bytes = names.map(|name| (name.clone(), stage.objects.object(&name)));
-            with_bytes.collect::<Vec<_>>()
-        };
-        let old = all();
-        live(&stage, &database, &mut sidecar, 10).expect("a quiet world");
-        let newer = all();
-        drop(sidecar);
-        remove(&stage, |_| true);
-        old.into_iter().for_each(|(name, bytes)| stage.objects.damage(&name, bytes));
-        let mut other = stage.open(&database, settings()).expect("it goes on behind what is there");
-        live(&stage, &database, &mut other, 16).expect("a quiet world");
-        drop(other);
-        agrees(&stage, &look(&stage));
-        newer.into_iter().for_each(|(name, bytes)| stage.objects.damage(&name, bytes));
-        let found = look(&stage);
-        let newest = stage.restore(Stop::Newest).map(drop);
-        assert_eq!(found.is_newest_restorable(), newest.is_ok(), "{found:?}: {newest:?}");
-        for number in spans(&found).into_iter().flat_map(|(from, to)| from..=to) {
-            stage.restore(Stop::Record(RecordNumber(number))).expect("it is listed");
-        }
-        // Packs of either history may be whole.
-        if found.seam.is_none() {
-            assert!(settings().pack_every == SECOND, "{found:?}");
-            continue;
-        }
-        let refused = stage.open(&database, settings()).map(drop).expect_err("whose is it?");
-        assert!(matches!(refused, Error::Lost { is_another: true, .. }), "{refused}");
-    }
 }
 
 #[test]

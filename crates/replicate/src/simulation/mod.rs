@@ -41,6 +41,8 @@ mod clocks;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
+mod histories;
+#[cfg(test)]
 mod losses;
 #[cfg(test)]
 mod tests;

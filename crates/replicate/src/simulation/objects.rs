@@ -74,6 +74,8 @@ pub struct Objects {
     held: RefCell<fn(&str) -> bool>,
     /// Objects that lists leave out.
     hidden: RefCell<fn(&str) -> bool>,
+    /// Objects that it has and does not give.
+    withheld: RefCell<fn(&str) -> bool>,
     /// Deletions that were refused: an object each.
     refused: RefCell<Vec<String>>,
 }
@@ -94,6 +96,7 @@ impl Objects {
             calls: Cell::default(),
             held: RefCell::new(|_| false),
             hidden: RefCell::new(|_| false),
+            withheld: RefCell::new(|_| false),
             refused: RefCell::default(),
         }
     }
@@ -111,6 +114,11 @@ impl Objects {
     /// Leaves objects out of lists, as a store whose lists are old.
     pub fn hide(&self, hidden: fn(&str) -> bool) {
         self.hidden.replace(hidden);
+    }
+
+    /// Has objects, and does not give them, as an archive.
+    pub fn withhold(&self, withheld: fn(&str) -> bool) {
+        self.withheld.replace(withheld);
     }
 
     /// Sets how often it fails.
@@ -364,7 +372,13 @@ impl Store for Door {
     }
 
     fn get<'a>(&'a self, name: &'a str) -> Later<'a, Result<Option<Bytes>, StoreError>> {
-        Box::pin(self.read(|objects| objects.object(name)))
+        Box::pin(async move {
+            let is_withheld = *self.objects.withheld.borrow();
+            match is_withheld(name) {
+                true => Err(StoreError::Denied("it is in an archive".to_owned())),
+                false => self.read(|objects| objects.object(name)).await,
+            }
+        })
     }
 
     /// A list is no moment: half of the names are looked for later than the others.

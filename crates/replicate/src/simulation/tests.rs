@@ -43,6 +43,7 @@ fn first_seed(fault: Fault) -> u64 {
         Fault::ClockBelieved => 600,
         Fault::HashUnread => 580,
         Fault::SaltUnread => 160,
+        Fault::PartsDropped => 130,
         _ => 1,
     }
 }

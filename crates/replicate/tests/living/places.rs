@@ -313,6 +313,62 @@ fn a_database_that_is_overwritten_in_its_place_ends_the_sidecar() {
     drop(keeper);
 }
 
+fn copy(from: &Path, to: &Path) {
+    let copied = std::process::Command::new("cp").arg("-a").arg(from).arg(to).status();
+    assert!(copied.is_ok_and(|status| status.success()));
+}
+
+#[test]
+fn a_newer_backup_that_is_copied_over_a_running_sidecar_ends_it() {
+    let (stage, sidecar) = begun();
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+    let backup = |name| stage.folder.path().join(name);
+    copy(&stage.url, &backup("older"));
+    let sidecar = stage.sidecar(&[]);
+    stage.writer(2, Some(5), "FULL").ended();
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+    copy(&stage.url, &backup("newer"));
+    std::fs::remove_dir_all(&stage.url).expect("it goes");
+    copy(&backup("older"), &stage.url);
+    let sidecar = stage.sidecar(&[]);
+    // More than the other history has.
+    for number in 0..6 {
+        stage.execute(&format!("INSERT INTO t VALUES({}, 'here')", 1_000 + number));
+        stage.agrees();
+    }
+    copy(&backup("newer").join("."), &stage.url);
+    assert_eq!(sidecar.ended().code(), Some(2), "its OPEN is the other history's record");
+    let said = says(&[Path::new("run"), &stage.url, &stage.database], 2);
+    assert!(said.contains("two histories"), "{said}");
+}
+
+#[test]
+fn something_else_under_the_name_of_the_next_record_is_told() {
+    let (stage, sidecar) = begun();
+    stage.agrees();
+    sidecar.signal(rustix::process::Signal::STOP);
+    let newest = std::fs::read_dir(stage.url.join("chain/000000000000")).expect("records");
+    let newest = newest.map(|of| of.expect("a name").file_name().into_string().expect("a number"));
+    let newest: u64 = newest.max().and_then(|name| name.parse().ok()).expect("a record");
+    let name = plait_replicate::names::record(RecordNumber(newest + 1));
+    let next = stage.url.join(&name);
+    std::fs::create_dir(&next).expect("a folder in its place");
+    sidecar.signal(rustix::process::Signal::CONT);
+    stage.execute("INSERT INTO t VALUES(3, 'behind it')");
+    let begun = Instant::now();
+    while !trouble(&stage)
+        .contains(&format!("create {name}: the store failed: it says that the object exists"))
+    {
+        assert!(begun.elapsed() < PATIENCE, "{}", trouble(&stage));
+        nap(50);
+    }
+    std::fs::remove_dir(&next).expect("it goes");
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+}
+
 // holds FOLDER-2
 #[test]
 fn a_disk_that_comes_back_under_another_number_is_the_same_place() {
@@ -321,8 +377,7 @@ fn a_disk_that_comes_back_under_another_number_is_the_same_place() {
     sidecar.signal(rustix::process::Signal::STOP);
     let away = stage.folder.path().join("away");
     std::fs::rename(&stage.url, &away).expect("it goes");
-    let copied = std::process::Command::new("cp").arg("-a").arg(&away).arg(&stage.url).status();
-    assert!(copied.is_ok_and(|status| status.success()));
+    copy(&away, &stage.url);
     sidecar.signal(rustix::process::Signal::CONT);
     stage.execute("INSERT INTO t VALUES(3, 'meanwhile')");
     assert_eq!(stage.agrees().snapshot, first);
