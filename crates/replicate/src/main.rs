@@ -3,7 +3,7 @@
 //! It is apart from the command `plait`, which would be twice as large with a TLS library and an
 //! HTTP client in it.
 
-#![deny(unsafe_code)]
+#![deny(unsafe_code, clippy::print_stderr)]
 
 mod displace;
 mod follow;
@@ -25,6 +25,7 @@ use indicatif::HumanBytes;
 use plait_replicate::dates;
 use plait_replicate::error::{Error, printable};
 use plait_replicate::measure::measure;
+use plait_replicate::notes::note;
 use plait_replicate::probe::{self, ROUNDS, Verdict};
 use plait_replicate::replicas::Replicas;
 use plait_replicate::store::objects::{self, Missing, Objects};
@@ -108,7 +109,7 @@ fn main() -> ExitCode {
         Ok(()) if said::is_unread() => ExitCode::from(said::UNREAD),
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {
-            eprintln!("plait-replicate: {}", printable(&text));
+            note(&format!("plait-replicate: {}", printable(&text)));
             ExitCode::FAILURE
         }
     }

@@ -9,6 +9,7 @@ use plait_replicate::apply::Progress;
 use plait_replicate::error::printable;
 use plait_replicate::ids::{CommitTs, RecordNumber};
 use plait_replicate::new_file::NewFile;
+use plait_replicate::notes::note;
 use plait_replicate::restore::{Restored, Stop, restore};
 use plait_replicate::store::objects::{self, Missing};
 use plait_replicate::world::{Patience, Random as _};
@@ -120,7 +121,7 @@ fn run_with(args: &RestoreArgs, progress: &mut Shown) -> Result<(), String> {
     let progress = &mut |at: Progress| {
         show(&progress.bar, &at);
         if let Some(line) = progress.line(&at, Instant::now()) {
-            eprintln!("{line}");
+            note(&line);
         }
     };
     let versions = library::versions();
@@ -135,7 +136,7 @@ fn run_with(args: &RestoreArgs, progress: &mut Shown) -> Result<(), String> {
     bar.enable_steady_tick(Duration::from_millis(100));
     let begins = |phase: &'static str| {
         if bar.is_hidden() {
-            eprintln!("{phase}");
+            note(phase);
         }
         bar.set_message(phase);
     };

@@ -52,6 +52,7 @@ use self::mark::{Mark, Trouble};
 use crate::chain::{Flow, Reader};
 use crate::error::{Error, Result, line, printable};
 use crate::ids::RecordNumber;
+use crate::notes::note;
 use crate::store::Backoff;
 use crate::store::url::Place;
 use crate::world::{Patience, World};
@@ -369,11 +370,11 @@ impl Following {
             {
                 let path = plait_engine::storage::names::follows_path(database);
                 self.note(mark.clone(), true)?;
-                eprintln!(
+                note(&format!(
                     "plait-replicate: {} was deleted, and is made anew: `plait promote` is what makes a replica a \
                      database of its own",
                     printable(&path.to_string_lossy())
-                );
+                ));
                 Ok(())
             }
             _ => Ok(()),

@@ -132,32 +132,6 @@ fn a_probe_leaves_no_folder_where_none_was() {
     assert!(stage.url.exists());
 }
 
-#[test]
-fn a_command_whose_reader_has_gone_away_ends_as_others_do_and_has_done_its_work() {
-    let (stage, sidecar) = begun();
-    stage.agrees();
-    let made = stage.folder.path().join("made.db");
-    for command in ["probe", "replicas", "restore"] {
-        let (reader, writer) = std::io::pipe().expect("a pipe");
-        drop(reader);
-        let mut asks = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
-        asks.arg(command).arg(&stage.url).stdout(writer);
-        if command == "restore" {
-            asks.arg("-o").arg(&made);
-        }
-        let output = asks.stderr(std::process::Stdio::piped()).output().expect("it runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        // Where nobody sees a bar, each of the last steps of a restore has a line.
-        let expected = match command {
-            "restore" => "merging the rest\nmoving it into place\n",
-            _ => "",
-        };
-        assert_eq!((output.status.code(), &*said), (Some(141), expected), "{command}");
-    }
-    assert!(made.exists());
-    assert_eq!(sidecar.terminated(), 0);
-}
-
 // holds FOLDER-2
 #[test]
 fn nothing_is_shipped_into_another_folder_of_the_name() {
