@@ -287,6 +287,47 @@ fn a_database_that_is_overwritten_in_its_place_ends_the_sidecar() {
     drop(keeper);
 }
 
+#[test]
+fn a_database_that_is_overwritten_with_anything_ends_the_sidecar_within_ten_seconds() {
+    let ways = [
+        ": > app.db",
+        "head -c 8192 /dev/urandom > app.db",
+        "head -c 10 app.db > cut; cat cut > app.db",
+        "cat older > app.db",
+    ];
+    // The second lowers the fence, and leaves no page 1 in the WAL.
+    let checkpoints = ["PRAGMA wal_checkpoint", "PRAGMA wal_checkpoint(TRUNCATE)"];
+    let begin = |way, checkpoint| {
+        let (stage, sidecar) = begun();
+        stage.agrees();
+        // In a shell: what is closed in this process takes the locks of its connections along.
+        let shell = |line: &str| {
+            let mut shell = std::process::Command::new("sh");
+            let status = shell.args(["-c", line]).current_dir(stage.folder.path()).status();
+            assert!(status.is_ok_and(|status| status.success()), "{line}");
+        };
+        shell("cp app.db older");
+        let keeper = open(&stage.database);
+        keeper.execute("INSERT INTO t VALUES(3, 'later')").expect("it commits");
+        keeper.query(checkpoint).expect("it is merged");
+        stage.agrees();
+        shell(way);
+        (way, checkpoint, sidecar, keeper, stage)
+    };
+    let both = |way| checkpoints.map(|checkpoint| begin(way, checkpoint));
+    let left_alone = both("true");
+    let overwritten = ways.map(both);
+    let begun = Instant::now();
+    for (way, checkpoint, sidecar, ..) in overwritten.into_iter().flatten() {
+        assert_eq!(sidecar.ended().code(), Some(1), "{way} behind {checkpoint}");
+        assert!(begun.elapsed().as_secs() < 20, "{way} behind {checkpoint}");
+    }
+    nap(10_000u64.saturating_sub(begun.elapsed().as_millis() as u64));
+    for (_, checkpoint, sidecar, _keeper, _stage) in left_alone {
+        assert_eq!(sidecar.terminated(), 0, "{checkpoint}");
+    }
+}
+
 // holds FOLDER-2
 #[test]
 fn a_disk_that_comes_back_under_another_number_is_the_same_place() {
