@@ -237,6 +237,8 @@ impl Following {
     /// Nothing is there yet: whoever opens the name too early finds a replica, which is empty (NOTED-2).
     fn begin_anew(&mut self) -> Result<()> {
         self.leave();
+        // It was made beside the file that is gone, under another name.
+        self.made = None;
         if !self.has_lock()? {
             // It was removed with the rest.
             self.lock = Arc::new(lock(&self.settings.database)?);
