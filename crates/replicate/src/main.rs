@@ -74,7 +74,7 @@ Exit codes: 0 it was looked at, 1 it could not be, or there is nothing, 2 wrong 
 Make a database out of a replica: as it was at the newest moment that was shipped, or at an earlier one. Nothing stands under \
 its name before it is whole and on disk.
 
-Exit codes: 0 it is there, 1 it is not, 2 wrong usage.")]
+Exit codes: 0 it is there, whatever became of the output, 1 it is not, 2 wrong usage.")]
     Restore(restoring::RestoreArgs),
     /// Ship a living database to a place, until told to end
     #[command(long_about = "\

@@ -28,28 +28,32 @@ fn unheard(word: &str, stage: &Stage, database: &Path) -> Process {
 }
 
 #[test]
-fn a_command_whose_reader_has_gone_away_ends_as_others_do_and_has_done_its_work() {
+fn a_command_whose_reader_has_gone_away_has_done_its_work_and_says_how_that_went() {
     let (stage, sidecar) = begun();
     stage.agrees();
     let made = stage.folder.path().join("made.db");
-    for command in ["probe", "replicas", "restore"] {
-        let (reader, writer) = std::io::pipe().expect("a pipe");
-        drop(reader);
-        let mut asks = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
-        asks.arg(command).arg(&stage.url).stdout(writer);
-        if command == "restore" {
+    // As other commands end of which nothing but the output is asked. A restore is asked for a database.
+    for (word, code) in [("probe", 141), ("replicas", 141), ("restore", 0)] {
+        let mut asks = command(&[Path::new(word), &stage.url]);
+        if word == "restore" {
             asks.arg("-o").arg(&made);
         }
-        let output = asks.stderr(std::process::Stdio::piped()).output().expect("it runs");
+        let output = asks.stdout(without_reader()).stderr(Stdio::piped()).output();
+        let output = output.expect("it runs");
         let said = String::from_utf8_lossy(&output.stderr);
         // Where nobody sees a bar, each of the last steps of a restore has a line.
-        let expected = match command {
+        let expected = match word {
             "restore" => "merging the rest\nmoving it into place\n",
             _ => "",
         };
-        assert_eq!((output.status.code(), &*said), (Some(141), expected), "{command}");
+        assert_eq!((output.status.code(), &*said), (Some(code), expected), "{word}");
     }
     assert!(made.exists());
+    std::fs::remove_file(&made).expect("it is there");
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("it opens");
+    let words = [Path::new("restore"), &stage.url, Path::new("-o"), &made];
+    let status = command(&words).stdout(full).stderr(Stdio::null()).status();
+    assert!(status.is_ok_and(|status| status.success()) && made.exists());
     assert_eq!(sidecar.terminated(), 0);
 }
 
