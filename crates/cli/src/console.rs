@@ -3,6 +3,7 @@
 //! `anstream` strips the styles when the output is no terminal, or when `NO_COLOR` says so.
 
 use std::fmt::Display;
+use std::io::Write as _;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
@@ -28,9 +29,19 @@ pub fn styled(style: Style, text: impl Display) -> String {
 
 /// Tells why the command failed and what to do.
 pub fn report(failure: &Failure) {
-    anstream::eprintln!("{} {}", styled(BAD, "error:"), failure.what);
-    if !failure.advice.is_empty() {
-        anstream::eprintln!("  {} {}", styled(GOOD, "try:"), failure.advice);
+    aside(&format!("{} {}", styled(BAD, "error:"), failure.what));
+    advise(&failure.advice);
+}
+
+/// Writes a line to standard error. Where it cannot be written, as on a full disk, it is lost, and no reason to panic: the
+/// command goes on, and its exit code says what became of it.
+pub fn aside(line: &str) {
+    let _ = anstream::stderr().lock().write_all(format!("{line}\n").as_bytes());
+}
+
+fn advise(advice: &str) {
+    if !advice.is_empty() {
+        aside(&format!("  {} {advice}", styled(GOOD, "try:")));
     }
 }
 
@@ -59,15 +70,13 @@ pub fn unsaid(why: impl Display) -> Failure {
 
 /// Says something that is worth knowing, in one line on standard error.
 pub fn note(what: &str) {
-    anstream::eprintln!("{} {what}", styled(NOTICE, "note:"));
+    aside(&format!("{} {what}", styled(NOTICE, "note:")));
 }
 
 /// Says something that does not stop the command, on standard error.
 pub fn warn(what: &str, advice: &str) {
-    anstream::eprintln!("{} {what}", styled(NOTICE, "warning:"));
-    if !advice.is_empty() {
-        anstream::eprintln!("  {} {advice}", styled(GOOD, "try:"));
-    }
+    aside(&format!("{} {what}", styled(NOTICE, "warning:")));
+    advise(advice);
 }
 
 /// A bar on standard error, where that is a terminal, for so many bytes.

@@ -336,6 +336,35 @@ fn the_textfile_is_whole_at_any_time_and_readable_for_the_collector() {
     ran.says(&["ends in .prom"]);
 }
 
+#[test]
+fn a_textfile_is_written_where_nobody_can_read_what_is_said_beside_it() {
+    let Some(scene) = Scene::concurrent() else { return };
+    let file = scene.folder().join("plait.prom");
+    let (reader, unread) = std::io::pipe().unwrap();
+    drop(reader);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    for aside in [Stdio::from(unread), Stdio::from(full)] {
+        // Of a database that is not there it says that it is not up.
+        let args = ["metrics", "--textfile", file.to_str().unwrap(), "--interval", "1", "none.db"];
+        let mut writing = command(&args).current_dir(scene.folder()).stderr(aside).spawn().unwrap();
+        let start = Instant::now();
+        while !file.exists() {
+            assert!(start.elapsed() < PATIENCE && writing.try_wait().unwrap().is_none());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // What comes once it is there says so, too.
+        std::fs::rename(scene.folder().join("app.db"), scene.folder().join("none.db")).unwrap();
+        let is_up = || Exposition::of(&read(&file)).of_database("plait_up", "none.db") == 1.0;
+        while !is_up() {
+            assert!(start.elapsed() < PATIENCE && writing.try_wait().unwrap().is_none());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        std::fs::rename(scene.folder().join("none.db"), scene.folder().join("app.db")).unwrap();
+        assert_eq!(interrupt(&mut writing), 0);
+        std::fs::remove_file(&file).unwrap();
+    }
+}
+
 fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap()
 }

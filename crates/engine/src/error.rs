@@ -170,6 +170,11 @@ impl Error {
         }
     }
 
+    /// True if what was read of the base is no database.
+    pub(crate) fn finds_no_database(&self) -> bool {
+        matches!(self, Error::Base { code, .. } if matches!(code & 0xff, SQLITE_CORRUPT | SQLITE_NOTADB))
+    }
+
     /// Adds to the error of a lock of the base how long the call waited for it.
     pub(crate) fn after_waiting(self, waited: std::time::Duration) -> Error {
         match self {

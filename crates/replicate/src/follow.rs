@@ -9,6 +9,7 @@ use futures_util::future::{Either, select};
 use plait_replicate::dates;
 use plait_replicate::error::{Error, Result, line, printable};
 use plait_replicate::following::{Done, Following, Settings};
+use plait_replicate::notes::note;
 use plait_replicate::store::objects::{self, Missing};
 use plait_replicate::store::url::Place;
 
@@ -56,7 +57,7 @@ pub fn run(args: &FollowArgs) -> u8 {
         Settings { place: place.name(), database: args.database.clone(), poll: args.interval };
     let waits = || {
         let name = printable(&settings.place);
-        eprintln!("plait-replicate: {name} does not answer: it is waited for");
+        note(&format!("plait-replicate: {name} does not answer: it is waited for"));
     };
     let database = args.database.clone();
     let looked = move || lies_inside(&place, &database);
@@ -138,7 +139,7 @@ async fn follow_until_stopped(
                     }
                     _ => "it is tried again".to_owned(),
                 };
-                eprintln!("plait-replicate: {}; {}", line(&why), printable(&so_long));
+                note(&format!("plait-replicate: {}; {}", line(&why), printable(&so_long)));
             }
         }
     }

@@ -15,11 +15,12 @@
 //! | [`probe`], [`measure`] | whether a store keeps its promise, and how fast it is |
 //! | [`holders`] | who keeps others out of a database |
 //! | [`dates`] | moments in UTC |
+//! | [`notes`] | lines on standard error |
 //!
 //! `docs/decisions/chain.md` is the design. Everything but `store::objects`, with folders and
 //! their names, and the clock of `main.rs` is pure: it runs in a simulated world as it does in this one.
 
-#![deny(unsafe_code)]
+#![deny(unsafe_code, clippy::print_stderr)]
 
 pub mod apply;
 pub mod chain;
@@ -34,6 +35,7 @@ pub mod library;
 pub mod measure;
 pub mod names;
 pub mod new_file;
+pub mod notes;
 pub mod pack;
 pub mod primary;
 pub mod probe;

@@ -3,7 +3,7 @@
 //! It is apart from the command `plait`, which would be twice as large with a TLS library and an
 //! HTTP client in it.
 
-#![deny(unsafe_code)]
+#![deny(unsafe_code, clippy::print_stderr)]
 
 mod displace;
 mod follow;
@@ -25,6 +25,7 @@ use indicatif::HumanBytes;
 use plait_replicate::dates;
 use plait_replicate::error::{Error, printable};
 use plait_replicate::measure::measure;
+use plait_replicate::notes::note;
 use plait_replicate::probe::{self, ROUNDS, Verdict};
 use plait_replicate::replicas::Replicas;
 use plait_replicate::store::objects::{self, Missing, Objects};
@@ -73,7 +74,7 @@ Exit codes: 0 it was looked at, 1 it could not be, or there is nothing, 2 wrong 
 Make a database out of a replica: as it was at the newest moment that was shipped, or at an earlier one. Nothing stands under \
 its name before it is whole and on disk.
 
-Exit codes: 0 it is there, 1 it is not, 2 wrong usage.")]
+Exit codes: 0 it is there, whatever became of the output, 1 it is not, 2 wrong usage.")]
     Restore(restoring::RestoreArgs),
     /// Ship a living database to a place, until told to end
     #[command(long_about = "\
@@ -108,7 +109,7 @@ fn main() -> ExitCode {
         Ok(()) if said::is_unread() => ExitCode::from(said::UNREAD),
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {
-            eprintln!("plait-replicate: {}", printable(&text));
+            note(&format!("plait-replicate: {}", printable(&text)));
             ExitCode::FAILURE
         }
     }

@@ -1,6 +1,7 @@
 //! `plait-replicate restore`: a database out of a replica.
 
 use std::any::Any;
+use std::io::{Write as _, stdout};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use plait_replicate::apply::Progress;
 use plait_replicate::error::printable;
 use plait_replicate::ids::{CommitTs, RecordNumber};
 use plait_replicate::new_file::NewFile;
+use plait_replicate::notes::note;
 use plait_replicate::restore::{Restored, Stop, restore};
 use plait_replicate::store::objects::{self, Missing};
 use plait_replicate::world::{Patience, Random as _};
@@ -16,7 +18,6 @@ use plait_replicate::{dates, library};
 
 use crate::displace;
 use crate::real::{self, Chance};
-use crate::said;
 
 /// Arguments of `plait-replicate restore`.
 #[derive(clap::Args)]
@@ -120,7 +121,7 @@ fn run_with(args: &RestoreArgs, progress: &mut Shown) -> Result<(), String> {
     let progress = &mut |at: Progress| {
         show(&progress.bar, &at);
         if let Some(line) = progress.line(&at, Instant::now()) {
-            eprintln!("{line}");
+            note(&line);
         }
     };
     let versions = library::versions();
@@ -135,7 +136,7 @@ fn run_with(args: &RestoreArgs, progress: &mut Shown) -> Result<(), String> {
     bar.enable_steady_tick(Duration::from_millis(100));
     let begins = |phase: &'static str| {
         if bar.is_hidden() {
-            eprintln!("{phase}");
+            note(phase);
         }
         bar.set_message(phase);
     };
@@ -160,7 +161,9 @@ fn run_with(args: &RestoreArgs, progress: &mut Shown) -> Result<(), String> {
     let age = Duration::from_millis(world.clock().wall_ms().saturating_sub(restored.written_ms));
     text += &format!("record {} was written {} ago\n", restored.record, HumanDuration(age));
     text += &format!("{}\n", printable(&what_next(args)));
-    said::say(&text)
+    // The database is what was asked for, whoever reads this.
+    let _ = stdout().lock().write_all(text.as_bytes());
+    Ok(())
 }
 
 /// How the chain goes on from what was restored.

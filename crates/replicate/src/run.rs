@@ -17,6 +17,7 @@ use futures_util::future::{Either, select};
 use plait_engine::database::Database;
 use plait_replicate::error::{Error, Result, line, printable};
 use plait_replicate::following::mark::Mark;
+use plait_replicate::notes::note;
 use plait_replicate::primary::{self, Sidecar};
 use plait_replicate::probe::{ROUNDS_AT_START, probe};
 use plait_replicate::store::objects::{self, Missing, Objects};
@@ -98,7 +99,7 @@ pub fn run(args: &RunArgs) -> u8 {
         Err(text) => return say(USAGE, &text),
     };
     let (name, database) = (place.name(), args.database.clone());
-    let waits = || eprintln!("plait-replicate: {}; it is waited for", silent(&name));
+    let waits = || note_silent(&name);
     let looked = {
         let place = place.clone();
         move || follows_there(&database, &place)
@@ -149,7 +150,7 @@ fn open_place(
     signals: &mut Signals,
 ) -> Option<std::result::Result<Objects, String>> {
     let (url, told, name) = (args.url.clone(), living.told_place(), place.name());
-    let waits = || eprintln!("plait-replicate: {}; it is waited for", silent(&name));
+    let waits = || note_silent(&name);
     let opened = real::unless_told_to_end(runtime, signals, waits, move || {
         let is_here = told.is_some_and(|told| place.is(&told));
         // Where something was shipped to before, a folder that is missing or empty was moved away, or is not mounted.
@@ -164,8 +165,10 @@ fn open_place(
     })
 }
 
-fn silent(place: &str) -> String {
-    format!("{place} does not answer: is its disk mounted, and its server up?")
+fn note_silent(place: &str) {
+    note(&format!(
+        "plait-replicate: {place} does not answer: is its disk mounted, and its server up?; it is waited for"
+    ));
 }
 
 /// It has begun nothing.
@@ -192,7 +195,7 @@ fn follows_there(shown: &Path, place: &Place) -> Option<String> {
 }
 
 pub fn say(code: u8, text: &str) -> u8 {
-    eprintln!("plait-replicate: {}", printable(text));
+    note(&format!("plait-replicate: {}", printable(text)));
     code
 }
 
@@ -281,11 +284,11 @@ fn tell(world: &World, database: &Arc<Database>) {
         }
     };
     if let Some(why) = world.take_refusal() {
-        eprintln!(
+        note(&format!(
             "plait-replicate: {}; what nobody needs any more stays there, and is asked for again once an hour: everything is \
              shipped as ever",
             line(&why)
-        );
+        ));
     }
     let trouble = world.trouble().map(|trouble| (trouble.what, trouble.since, AGAIN));
     let trouble = trouble.or_else(waits);
@@ -300,7 +303,7 @@ fn tell(world: &World, database: &Arc<Database>) {
         });
         database.note_shipping_trouble(what, since);
         if let Some((what, _)) = &trouble {
-            eprintln!("plait-replicate: {what}");
+            note(&format!("plait-replicate: {what}"));
         }
     }
 }

@@ -264,10 +264,7 @@ impl Demo<'_> {
             Trouble::Failed(why) => ("THE TRIAL FAILED", why),
             Trouble::Wrong(why) => ("VERIFICATION FAILED", why),
         };
-        anstream::eprintln!(
-            "{}",
-            styled(BAD, format!("{what}: {}", title(place, writers, engine)))
-        );
+        console::aside(&styled(BAD, format!("{what}: {}", title(place, writers, engine))));
         Err(Failure::new(
             why.clone(),
             format!(

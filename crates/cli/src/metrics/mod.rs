@@ -49,6 +49,8 @@ pub fn run(args: &MetricsArgs) -> Result<u8> {
 }
 
 fn write(meter: &Meter, path: &Path, interval: Option<Duration>) -> Result<()> {
+    // The file is what was asked for: nobody may read what is said beside it.
+    os::survive_closed_pipes();
     textfile::write(path, &meter.text())?;
     let Some(interval) = interval else { return Ok(()) };
     os::note_interrupts();

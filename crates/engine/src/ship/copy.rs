@@ -174,6 +174,27 @@ impl Shipper {
         let settled = &self.db.control().base_generation;
         Generation::new(settled.load(Acquire))
     }
+
+    /// Fails if the base's name has another file, or the file was written over since: with another database, with an older
+    /// copy of itself, or with what is no database. Whoever reads the log alone does not see that.
+    ///
+    /// # Errors
+    /// `Replaced`; anything else says nothing about the file.
+    pub fn check_base(&self) -> Result<()> {
+        let db = &self.db;
+        db.check_place()?;
+        // Before the header is read: a merge may come between.
+        let at_least = self.base_generation();
+        // A connection of its own: those that stay have page 1 in their caches.
+        let mut base = db.opener().open(db.path())?;
+        db.check_place()?;
+        base.use_read_marks(db.shared_read_marks());
+        let replaced = || Error::Replaced(db.path().to_owned());
+        let found = base.header();
+        let is = found.map_err(|e| if e.finds_no_database() { replaced() } else { e })?;
+        let is_ours = is.fenced && is.salt == db.control().salt.load(Relaxed);
+        if is_ours && is.generation >= at_least { Ok(()) } else { Err(replaced()) }
+    }
 }
 
 fn copy(db: &Arc<Database>, scratch: &Path, is_given_up: &AtomicBool) -> Result<Copied> {

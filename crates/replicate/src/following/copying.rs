@@ -37,15 +37,23 @@ impl Following {
             return Ok(Done::Waited);
         };
         let (mark, number) = (made.mark.clone(), made.mark.record);
-        self.refuse_foreign(&made)?;
-        let before = self.mark.clone().unwrap_or_else(|| mark.clone());
-        self.note(Mark { seeding: true, chain: mark.chain, ..before }, true)?;
+        if let Err(error) = self.begin_to_put(&made) {
+            self.made = Some(made);
+            return Err(error);
+        }
         self.put(made)?;
         self.note(mark, true)?;
         self.leave();
         self.reader = Reader::new(&self.world);
         self.stuck = None;
         Ok(Done::Copied(number))
+    }
+
+    /// Notes that a copy is about to take the place of what is there.
+    fn begin_to_put(&mut self, made: &Made) -> Result<()> {
+        self.refuse_foreign(made)?;
+        let before = self.mark.clone().unwrap_or_else(|| made.mark.clone());
+        self.note(Mark { seeding: true, chain: made.mark.chain, ..before }, true)
     }
 
     /// Fails if a program that had the name open before this began has made a database of its own there. From

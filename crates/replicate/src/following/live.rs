@@ -44,8 +44,9 @@ pub enum Unjoined {
 }
 
 impl Unjoined {
-    fn of(shown: &std::path::Display<'_>, error: &SqlError, whose: &str) -> Unjoined {
-        let said = error.said();
+    fn of(database: &Path, error: &SqlError) -> Unjoined {
+        let (said, shown) = (error.said(), database.display());
+        let whose = if error.code == BUSY { holders::named(database) } else { String::new() };
         // What the library advises then is refused for a replica.
         match said.contains("--accept-base") {
             true => Unjoined::Apart,
@@ -86,10 +87,7 @@ impl Live {
             connection.busy_timeout(PATIENCE)?;
             Ok::<_, SqlError>(connection)
         };
-        let connection = open().map_err(|e| {
-            let whose = if e.code == BUSY { holders::named(&path) } else { String::new() };
-            Unjoined::of(&shown, &e, &whose)
-        })?;
+        let connection = open().map_err(|e| Unjoined::of(&path, &e))?;
         // A replica that was made before its file could say so, or was killed before it did.
         plait_sqlite::heed_mark(&path)
             .map_err(|why| format!("cannot make {shown} read-only for others: {why}"))?;
@@ -152,13 +150,13 @@ impl Live {
     pub fn is_taken(database: &Path) -> Result<bool, Unjoined> {
         let count = || {
             let connection = Library::linked().open_with(database, OpenFlags::ReadOnly)?;
-            connection.busy_timeout(PATIENCE)?;
+            connection.busy_timeout(TO_JOIN)?;
             connection.integer("SELECT count(*) FROM sqlite_schema")
         };
         match count() {
             Ok(count) => Ok(count > 0),
             Err(SqlError { code: NOTADB | CORRUPT, .. }) => Ok(true),
-            Err(e) => Err(Unjoined::of(&database.display(), &e, "")),
+            Err(e) => Err(Unjoined::of(database, &e)),
         }
     }
 

@@ -52,6 +52,7 @@ use self::mark::{Mark, Trouble};
 use crate::chain::{Flow, Reader};
 use crate::error::{Error, Result, line, printable};
 use crate::ids::RecordNumber;
+use crate::notes::note;
 use crate::store::Backoff;
 use crate::store::url::Place;
 use crate::world::{Patience, World};
@@ -236,6 +237,8 @@ impl Following {
     /// Nothing is there yet: whoever opens the name too early finds a replica, which is empty (NOTED-2).
     fn begin_anew(&mut self) -> Result<()> {
         self.leave();
+        // It was made beside the file that is gone, under another name.
+        self.made = None;
         if !self.has_lock()? {
             // It was removed with the rest.
             self.lock = Arc::new(lock(&self.settings.database)?);
@@ -369,11 +372,11 @@ impl Following {
             {
                 let path = plait_engine::storage::names::follows_path(database);
                 self.note(mark.clone(), true)?;
-                eprintln!(
+                note(&format!(
                     "plait-replicate: {} was deleted, and is made anew: `plait promote` is what makes a replica a \
                      database of its own",
                     printable(&path.to_string_lossy())
-                );
+                ));
                 Ok(())
             }
             _ => Ok(()),

@@ -193,18 +193,16 @@ impl Living {
         }
     }
 
-    /// Fails if the file was overwritten in its place: its log goes on as if nothing had happened, until a program reads the
-    /// file.
+    /// Fails if the file was replaced, or overwritten in its place: its log goes on as if nothing had happened, until a
+    /// program reads the file.
     fn look_at_file(&self) -> Result<(), SourceError> {
         if self.looked.get().elapsed() < LOOK_EVERY {
             return Ok(());
         }
         self.looked.set(Instant::now());
-        match self.connection.query("SELECT 1 FROM sqlite_schema LIMIT 1") {
-            Err(e) if e.said().contains("--accept-base") => {
-                self.shared.end.set(Some(End::Again));
-                Err(SourceError::Ended(e.said()))
-            }
+        let shipper = self.shipper.borrow();
+        match shipper.as_ref().map_or(Ok(()), Shipper::check_base) {
+            Err(error @ plait_engine::error::Error::Replaced(_)) => Err(self.failed(&error)),
             // Anything else is told by what needs the file.
             _ => Ok(()),
         }

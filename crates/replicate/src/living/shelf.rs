@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use plait_engine::crash_point;
 use plait_replicate::ids::Instance;
+use plait_replicate::notes::note;
 use plait_replicate::shelf::{Draft, Shelf};
 use rustix::fs::OFlags;
 
@@ -25,10 +26,10 @@ impl InFolder {
     }
 
     fn told(&self, error: io::Error) -> io::Error {
-        eprintln!(
+        note(&format!(
             "plait-replicate: cannot keep {}: {error}; the next snapshot has all pages",
             self.path.display()
-        );
+        ));
         error
     }
 

@@ -190,7 +190,7 @@ async fn damaged_tip(world: &World, damage: Error, take_over: bool) -> Result<Ti
     Ok(Tip { record: Record { header, items: Vec::new() }, hash, bytes, is_damaged: true, listing })
 }
 
-/// How often what leads to the newest record is asked for.
+/// How often an object is asked for at a start before it is asked whether it alone is out of reach; and how often then.
 const LOOKS: u32 = 6;
 
 /// What keeps the newest record from being reached: itself is damaged, one is missing that its snapshot needs, or the next
@@ -198,15 +198,31 @@ const LOOKS: u32 = 6;
 /// archive. A store that gives nothing is waited for.
 async fn lost_before(world: &World, tip: &Tip) -> Result<Option<String>> {
     let few = world.with(Patience::Tries(LOOKS));
-    let mut why = None;
-    for _ in 0..2 {
+    loop {
         match lost_on_the_way(&few, tip).await {
-            Err(error @ Error::Store { .. }) => why = Some(error),
+            Err(Error::Store { what, name, error }) => {
+                if is_withheld(world, &name).await? {
+                    let why = Error::Store { what, name, error };
+                    return Ok(Some(format!(
+                        "what leads to the newest record is out of reach: {why}"
+                    )));
+                }
+            }
             looked => return looked,
         }
-        world.list(names::PACKS).await?;
     }
-    Ok(why.map(|why| format!("what leads to the newest record is out of reach: {why}")))
+}
+
+/// True if the store does not give an object each time, just behind an answer to something else.
+async fn is_withheld(world: &World, name: &str) -> Result<bool> {
+    let once = without_patience(world);
+    for _ in 0..LOOKS {
+        world.list(names::PACKS).await?;
+        if once.beginning(name, 1).await.is_ok() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 async fn lost_on_the_way(world: &World, tip: &Tip) -> Result<Option<String>> {

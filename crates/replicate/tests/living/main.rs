@@ -27,3 +27,4 @@ mod stage;
 mod successors;
 mod sums;
 mod trials;
+mod unread;

@@ -223,3 +223,34 @@ fn a_lock_that_cannot_be_looked_at_is_not_taken_for_removed() {
     assert_eq!(follows.terminated(), 0, "it was there all the time");
     assert_eq!(sidecar.terminated(), 0);
 }
+
+#[test]
+fn a_newest_record_that_is_damaged_keeps_no_follower_that_has_it_from_what_comes_behind_it() {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    agrees(&stage);
+    let begun = Instant::now();
+    let newest = loop {
+        let newest = stage.restored().expect("it is restored").1.record;
+        if mark(&stage).record == newest {
+            break newest;
+        }
+        assert!(begun.elapsed() < PATIENCE, "it is applied");
+        nap(50);
+    };
+    assert_eq!(first.terminated(), 0);
+    let object = stage.url.join(plait_replicate::names::record(newest));
+    let mut bytes = std::fs::read(&object).expect("it is no pack's yet");
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&object, bytes).expect("it is damaged");
+    let second = follower(&stage);
+    // It has looked at its place.
+    nap(1500);
+    stage.execute("INSERT INTO t VALUES(5, 'behind it')");
+    agrees(&stage);
+    assert!(begun.elapsed() < PATIENCE / 3, "without a wait for a snapshot");
+    is_told_nothing(&stage);
+    assert_eq!(second.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}

@@ -10,13 +10,11 @@ use plait_replicate::following::mark::Mark;
 use plait_replicate::ids::RecordNumber;
 
 #[cfg(feature = "crash-points")]
-use crate::following::{LOCK, PATIENCE, nap};
-use crate::following::{agrees, begun, beside, follower, replica, says};
+use crate::following::{LOCK, PATIENCE};
+use crate::following::{agrees, begun, beside, follower, is_told, nap, replica, says};
 #[cfg(feature = "crash-points")]
 use crate::model::rows_of;
-#[cfg(feature = "crash-points")]
-use crate::processes::Process;
-use crate::processes::open;
+use crate::processes::{Process, open};
 use crate::stage::Stage;
 
 // holds REPLICA-6
@@ -107,5 +105,41 @@ fn a_replica_whose_mark_was_deleted_is_not_begun_anew_over_what_its_readers_have
     drop(reader);
     let said = says(&follow, 2);
     assert!(said.contains("follows nothing: choose a name that is free"), "{said}");
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn a_copy_is_made_once_where_nobody_can_tell_whether_its_name_is_taken() {
+    let stage = Stage::new();
+    let first = follower(&stage);
+    is_told(&stage, "there is no folder ");
+    // A program's own, which keeps everybody else out, comes under the name.
+    let other = stage.folder.path().join("other.db");
+    open(&other).execute("PRAGMA journal_mode = wal; CREATE TABLE t(a)").expect("a database");
+    let keeper = Process::in_role("keeper", &[other.to_str().expect("UTF-8"), "600"], None);
+    let locked = || {
+        let db = plait_client::Library::linked().open(&other).expect("it opens");
+        db.query("SELECT count(*) FROM t").is_err()
+    };
+    while !locked() {
+        nap(20);
+    }
+    std::fs::rename(&other, replica(&stage)).expect("it comes");
+    let sidecar = stage.sidecar(&[]);
+    let copies = || {
+        let entries = std::fs::read_dir(stage.folder.path()).expect("a folder").flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let copy = |name: &String| name.contains(".plait-replica-") && !name.ends_with("-wal");
+        names.filter(copy).collect::<Vec<_>>()
+    };
+    is_told(&stage, "locked by process ");
+    let copy = copies();
+    assert_eq!(copy.len(), 1, "{copy:?}");
+    // It is tried again, twice at least.
+    nap(14_000);
+    assert_eq!(copies(), copy, "a copy costs all that was shipped");
+    keeper.kill();
+    assert_eq!(first.ended().code(), Some(2), "the name has a database of its own");
+    assert_eq!(copies(), [""; 0]);
     assert_eq!(sidecar.terminated(), 0);
 }

@@ -132,32 +132,6 @@ fn a_probe_leaves_no_folder_where_none_was() {
     assert!(stage.url.exists());
 }
 
-#[test]
-fn a_command_whose_reader_has_gone_away_ends_as_others_do_and_has_done_its_work() {
-    let (stage, sidecar) = begun();
-    stage.agrees();
-    let made = stage.folder.path().join("made.db");
-    for command in ["probe", "replicas", "restore"] {
-        let (reader, writer) = std::io::pipe().expect("a pipe");
-        drop(reader);
-        let mut asks = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
-        asks.arg(command).arg(&stage.url).stdout(writer);
-        if command == "restore" {
-            asks.arg("-o").arg(&made);
-        }
-        let output = asks.stderr(std::process::Stdio::piped()).output().expect("it runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        // Where nobody sees a bar, each of the last steps of a restore has a line.
-        let expected = match command {
-            "restore" => "merging the rest\nmoving it into place\n",
-            _ => "",
-        };
-        assert_eq!((output.status.code(), &*said), (Some(141), expected), "{command}");
-    }
-    assert!(made.exists());
-    assert_eq!(sidecar.terminated(), 0);
-}
-
 // holds FOLDER-2
 #[test]
 fn nothing_is_shipped_into_another_folder_of_the_name() {
@@ -367,6 +341,47 @@ fn something_else_under_the_name_of_the_next_record_is_told() {
     std::fs::remove_dir(&next).expect("it goes");
     stage.agrees();
     assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn a_database_that_is_overwritten_with_anything_ends_the_sidecar_within_ten_seconds() {
+    let ways = [
+        ": > app.db",
+        "head -c 8192 /dev/urandom > app.db",
+        "head -c 10 app.db > cut; cat cut > app.db",
+        "cat older > app.db",
+    ];
+    // The second lowers the fence, and leaves no page 1 in the WAL.
+    let checkpoints = ["PRAGMA wal_checkpoint", "PRAGMA wal_checkpoint(TRUNCATE)"];
+    let begin = |way, checkpoint| {
+        let (stage, sidecar) = begun();
+        stage.agrees();
+        // In a shell: what is closed in this process takes the locks of its connections along.
+        let shell = |line: &str| {
+            let mut shell = std::process::Command::new("sh");
+            let status = shell.args(["-c", line]).current_dir(stage.folder.path()).status();
+            assert!(status.is_ok_and(|status| status.success()), "{line}");
+        };
+        shell("cp app.db older");
+        let keeper = open(&stage.database);
+        keeper.execute("INSERT INTO t VALUES(3, 'later')").expect("it commits");
+        keeper.query(checkpoint).expect("it is merged");
+        stage.agrees();
+        shell(way);
+        (way, checkpoint, sidecar, keeper, stage)
+    };
+    let both = |way| checkpoints.map(|checkpoint| begin(way, checkpoint));
+    let left_alone = both("true");
+    let overwritten = ways.map(both);
+    let begun = Instant::now();
+    for (way, checkpoint, sidecar, ..) in overwritten.into_iter().flatten() {
+        assert_eq!(sidecar.ended().code(), Some(1), "{way} behind {checkpoint}");
+        assert!(begun.elapsed().as_secs() < 20, "{way} behind {checkpoint}");
+    }
+    nap(10_000u64.saturating_sub(begun.elapsed().as_millis() as u64));
+    for (_, checkpoint, sidecar, _keeper, _stage) in left_alone {
+        assert_eq!(sidecar.terminated(), 0, "{checkpoint}");
+    }
 }
 
 // holds FOLDER-2
