@@ -337,6 +337,17 @@ impl Error {
         matches!(self, Error::Store { error, .. } if error.is_refusal())
     }
 
+    /// The first record that is of no use, where damage, or a hole, is what has failed.
+    pub fn damaged(&self) -> Option<RecordNumber> {
+        match self {
+            Error::Record { number, .. }
+            | Error::Missing { number, .. }
+            | Error::Unlinked { number, .. } => Some(*number),
+            Error::Pack { name, .. } => crate::names::parse_pack(name).map(|(first, _)| first),
+            _ => None,
+        }
+    }
+
     /// The place is not there.
     pub fn is_gone(&self) -> bool {
         matches!(self, Error::Store { error: StoreError::Gone(_), .. })

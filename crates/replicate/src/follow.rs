@@ -112,7 +112,16 @@ async fn follow(
         Either::Right((_, follows)) => {
             stop.stop();
             // What a new start does not mend it says itself; else the mark tells where it was.
-            tokio::time::timeout(TO_END, follows).await.unwrap_or(Ok(()))
+            match tokio::time::timeout(TO_END, follows).await {
+                Ok(Err(error)) if code_of(&error) == AGAIN => {
+                    note(&format!(
+                        "plait-replicate: {}: it ends all the same, as it was told to, and a new start goes on",
+                        printable(&error.to_string())
+                    ));
+                    Ok(())
+                }
+                ended => ended.unwrap_or(Ok(())),
+            }
         }
     }
 }

@@ -19,6 +19,9 @@ const FIRST_RECORDS: u32 = 8;
 /// Looks for a copy, behind each of which it is tried once more to go on record by record.
 const LOOKS: u32 = 20;
 
+/// Behind the name of a copy that is made beside a database.
+pub(super) const COPIED: &str = ".copied";
+
 /// A copy of a record.
 pub(super) struct Made {
     file: Box<NewFile>,
@@ -136,11 +139,41 @@ impl Following {
         }
         let database = &self.settings.database;
         let beside = match std::fs::symlink_metadata(database).is_ok() {
-            true => with_suffix(database, ".copied"),
+            true => with_suffix(database, COPIED),
             false => database.clone(),
         };
+        let mut made = self.restored(&beside, Stop::Newest).await;
+        // Where nothing is there yet, what is before damage is better than nothing. Behind that it is as for any that has so much.
+        if has == RecordNumber::NONE
+            && let Err(damage) = &made
+            && let Some(damaged) = damage.damaged()
+            && let Ok(before) = self.restored(&beside, Stop::Record(damaged.before())).await
+        {
+            made = Ok(before);
+        }
+        let (restored, mut file) = made?;
+        let mark = self.mark_of(&restored).await?;
+        self.refuse_another_chain(mark.chain)?;
+        if let Some(before) = &self.mark
+            && before.salt == mark.salt
+            && before.until.is_some_and(|until| until > mark.stream)
+        {
+            return Ok(None);
+        }
+        let folder = beside.parent().unwrap_or(&beside);
+        let failed = |why: &dyn std::fmt::Display| target(restored.record, made_in(folder, why));
+        file.settle().map_err(|why| failed(&why))?;
+        if restored.differs {
+            file.verify().map_err(|why| failed(&why))?;
+        }
+        Ok(Some(Made { file, mark }))
+    }
+
+    /// Restores a record into a new file for `beside`.
+    async fn restored(&self, beside: &Path, stop: Stop) -> Result<(Restored, Box<NewFile>)> {
+        let has = self.mark.as_ref().map_or(RecordNumber::NONE, |mark| mark.record);
         let opener = library::opener().ok_or_else(|| target(has, "out of memory"))?;
-        let file = NewFile::begin(&beside, opener, self.world.random().number() as u32)
+        let file = NewFile::begin(beside, opener, self.world.random().number() as u32)
             .map_err(|e| {
                 let why = match e.kind() {
                     std::io::ErrorKind::AlreadyExists => format!(
@@ -154,28 +187,15 @@ impl Following {
             })?;
         let versions = library::versions();
         let ignored = &mut |_: Progress| {};
-        let folder = beside.parent().unwrap_or(&beside).to_owned();
-        let restored = restore(&self.world, Box::new(file), Stop::Newest, &versions, ignored).await;
+        let folder = beside.parent().unwrap_or(beside);
+        let restored = restore(&self.world, Box::new(file), stop, &versions, ignored).await;
         let (restored, made) = restored.map_err(|error| match error {
-            Error::Target { number, why } => target(number, made_in(&folder, &why)),
+            Error::Target { number, why } => target(number, made_in(folder, &why)),
             other => other,
         })?;
         let made: Box<dyn Any> = made;
-        let mut file = made.downcast::<NewFile>().map_err(|_| target(has, "another target"))?;
-        let mark = self.mark_of(&restored).await?;
-        self.refuse_another_chain(mark.chain)?;
-        if let Some(before) = &self.mark
-            && before.salt == mark.salt
-            && before.until.is_some_and(|until| until > mark.stream)
-        {
-            return Ok(None);
-        }
-        let failed = |why: &dyn std::fmt::Display| target(restored.record, made_in(&folder, why));
-        file.settle().map_err(|why| failed(&why))?;
-        if restored.differs {
-            file.verify().map_err(|why| failed(&why))?;
-        }
-        Ok(Some(Made { file, mark }))
+        let file = made.downcast::<NewFile>().map_err(|_| target(has, "another target"))?;
+        Ok((restored, file))
     }
 
     /// The mark behind a copy.

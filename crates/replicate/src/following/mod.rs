@@ -45,13 +45,14 @@ use std::time::Duration;
 
 use plait_engine::storage::names::{follows_lock_path, follows_path};
 
-use self::copying::Made;
+use self::copying::{COPIED, Made};
 use self::gathering::Batch;
 pub use self::live::{Live, Unjoined};
 use self::mark::{Mark, Trouble};
 use crate::chain::{Flow, Reader};
 use crate::error::{Error, Result, line, printable};
 use crate::ids::RecordNumber;
+use crate::new_file::refuse_long_name;
 use crate::notes::note;
 use crate::store::Backoff;
 use crate::store::url::Place;
@@ -665,6 +666,9 @@ fn resolved(database: &Path) -> Result<PathBuf, String> {
     }
     let database = std::path::absolute(database).map_err(failed)?;
     let name = database.file_name().ok_or_else(|| "that is no name of a file".to_owned())?;
+    if let Some(why) = refuse_long_name(&database, COPIED) {
+        return Err(format!("cannot follow in {}: {why}", database.display()));
+    }
     let folder = database.parent().unwrap_or(Path::new("/"));
     Ok(std::fs::canonicalize(folder).map_err(failed)?.join(name))
 }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use plait_client::{BUSY, Connection, Library, OpenFlags};
+use plait_client::{BUSY, Connection, Library, NOTADB, OpenFlags};
 use plait_engine::database::Database;
 use plait_engine::ids as engine;
 use plait_engine::ship::{self, Happened, Scratch, Shipper};
@@ -127,6 +127,9 @@ impl Living {
         };
         let (connection, mode, page_bytes) = open().map_err(|e| match e.code {
             BUSY => say(&(e.said() + &holders::named(&path))),
+            NOTADB => {
+                refused(&(e.said() + ": name the database, or bring back what was there"), true)
+            }
             _ => say(&e.said()),
         })?;
         if mode != "concurrent" {

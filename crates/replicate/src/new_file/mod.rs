@@ -45,7 +45,7 @@ use crate::record::{Frames, Merge, PageSet};
 use crate::target::{Applied, Birth, Target, TargetError};
 use base::{Pages, said};
 use place::Place;
-pub use place::{beside, give_rights_of_new};
+pub use place::{beside, give_rights_of_new, refuse_long_name};
 use writing::Writing;
 pub use written::{Written, last_transaction};
 

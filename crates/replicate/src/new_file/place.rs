@@ -21,6 +21,21 @@ use plait_engine::crash_point;
 const INFIX: &str = ".plait-replica-";
 /// Hexadecimal digits of the random end.
 const RANDOM: usize = 8;
+/// Bytes of a file's name.
+const FILE_NAME_BYTES_MAX: usize = 255;
+
+/// Says why no copy can be made under a name, if its file, with a suffix before that of this module, would have a name that no file
+/// system takes.
+pub fn refuse_long_name(destination: &Path, suffix: &str) -> Option<String> {
+    let bytes = destination.file_name().unwrap_or_default().len() + suffix.len();
+    let most = FILE_NAME_BYTES_MAX - INFIX.len() - RANDOM;
+    (bytes > most).then(|| {
+        format!(
+            "its name is too long: it may have {} bytes, since files beside it get longer ones",
+            most - suffix.len()
+        )
+    })
+}
 /// Rights of a file in the making (PLACE-3).
 const PRIVATE: u32 = 0o600;
 /// What SQLite and the library put beside a database while it is worked on, and the sample of rights.
@@ -61,6 +76,9 @@ impl Place {
             io::Error::new(ErrorKind::InvalidInput, "it is the name of a directory")
         })?;
         let destination = folder.join(name);
+        if let Some(why) = refuse_long_name(&destination, "") {
+            return Err(io::Error::new(ErrorKind::InvalidFilename, why));
+        }
         refuse_occupied(&destination)?;
         remove_left(&destination);
         let path = beside(&destination, &format!("{INFIX}{random:0RANDOM$x}"));

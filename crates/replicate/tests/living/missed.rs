@@ -1,9 +1,11 @@
 //! What a follower misses, and what it cannot look at.
 
+use std::path::Path;
 use std::time::Instant;
 
 use crate::following::{
     LOCK, PATIENCE, agrees, begun, beside, follower, is_told, is_told_nothing, mark, nap, replica,
+    says,
 };
 use crate::model::rows_of;
 use crate::processes::{Process, open};
@@ -252,5 +254,48 @@ fn a_newest_record_that_is_damaged_keeps_no_follower_that_has_it_from_what_comes
     assert!(begun.elapsed() < PATIENCE / 3, "without a wait for a snapshot");
     is_told_nothing(&stage);
     assert_eq!(second.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn a_new_follower_shows_what_is_before_a_damaged_record() {
+    let (stage, sidecar) = begun();
+    stage.agrees();
+    stage.execute("INSERT INTO t VALUES(3, 'before it')");
+    let before = stage.agrees().record;
+    stage.execute("INSERT INTO t VALUES(4, 'in it')");
+    stage.agrees();
+    let rows = stage.rows().len();
+    let object = stage.url.join(plait_replicate::names::record(before.next()));
+    let mut bytes = std::fs::read(&object).expect("it is no pack's yet");
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&object, bytes).expect("it is damaged");
+    // Not the newest: the end of the chain can be read.
+    stage.execute("INSERT INTO t VALUES(5, 'behind it')");
+    let begun = Instant::now();
+    while !stage.url.join(plait_replicate::names::record(before.next().next())).exists() {
+        assert!(begun.elapsed() < PATIENCE, "it is shipped");
+        nap(50);
+    }
+    let follows = follower(&stage);
+    is_told(&stage, "is damaged");
+    assert_eq!(mark(&stage).record, before);
+    let here = open(&replica(&stage));
+    assert_eq!(here.integer("SELECT count(*) FROM t"), Ok(rows as i64 - 1));
+    drop(here);
+    assert_eq!(follows.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn a_name_that_leaves_none_for_the_files_beside_it_is_refused() {
+    let (stage, sidecar) = begun();
+    stage.agrees();
+    let long = stage.folder.path().join("r".repeat(240));
+    let said = says(&[Path::new("follow"), &stage.url, &long], 2);
+    assert!(said.contains("its name is too long: it may have 225 bytes"), "{said}");
+    let said = says(&[Path::new("restore"), &stage.url, Path::new("-o"), &long], 1);
+    assert!(said.contains("its name is too long: it may have 232 bytes"), "{said}");
     assert_eq!(sidecar.terminated(), 0);
 }
