@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::apply::{About, Applier, Lineage, Progress, Step, lineage};
-use crate::chain::{Found, Link, Listing, Reader, find_newest};
+use crate::chain::{Found, Link, Listing, Reader, Stretch, find_newest};
 use crate::dates::utc;
 use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
@@ -79,6 +79,8 @@ pub async fn restore(
                 return Err(advised(world, error, number).await);
             }
         };
+        let first = lineage.last().map_or(RecordNumber::NONE, |(_, snapshot)| snapshot.first);
+        end.refuse_withheld(first, stop)?;
         let about = about(world, &mut reader, &end, &lineage).await?;
         match applier.begin(end.header.chain, &about, &lineage, progress).await {
             Ok(()) => break lineage,
@@ -135,9 +137,24 @@ struct End {
     known: BTreeMap<RecordNumber, SnapshotRef>,
     /// Why the records of other snapshots are of no use.
     unread: Vec<Error>,
+    /// Packs that the store refuses to give.
+    withheld: Vec<(Stretch, Error)>,
 }
 
 impl End {
+    /// Fails if a record from `first` on is in a pack that the store refuses to give. One that was asked for by its time, or
+    /// its commit, may lie before that.
+    fn refuse_withheld(&self, first: RecordNumber, stop: Stop) -> Result<()> {
+        if !matches!(stop, Stop::Newest | Stop::Record(_)) {
+            return Ok(());
+        }
+        let is_needed = |pack: &Stretch| pack.1 >= first && pack.0 <= self.header.number;
+        match self.withheld.iter().find(|(pack, _)| is_needed(pack)) {
+            Some((_, why)) => Err(why.clone()),
+            None => Ok(()),
+        }
+    }
+
     /// A record that shows that a time is that of other records as well: one behind the restored one that was written by
     /// then; or the restored one itself, where one before it was written later.
     fn passed_twice(&self, until: u64, restored: &Restored) -> Option<RecordNumber> {
@@ -165,9 +182,10 @@ async fn end_of(world: &World, stop: Stop) -> Result<(Reader, End)> {
             (Err(error), _) => return Err(error),
         };
         let listing = reader.listing().cloned().unwrap_or_default();
-        let (Known { snapshots, unread }, _) =
+        let (Known { snapshots, unread }, withheld) =
             known_but_for(world, &listing, header.snapshot, header.chain).await?;
-        return Ok((reader, End { header, known: snapshots.into_iter().collect(), unread }));
+        let known = snapshots.into_iter().collect();
+        return Ok((reader, End { header, known, unread, withheld }));
     };
     // A newest record that is damaged is in nobody's way who asks for an earlier one.
     let (listing, newest) = match tip {
@@ -199,13 +217,14 @@ async fn end_of(world: &World, stop: Stop) -> Result<(Reader, End)> {
     };
     // The record's own may be gone, where later ones over earlier bases are kept; those that the
     // newest record leads to may end at a damaged one.
-    let mut end = End { header, known: BTreeMap::new(), unread: Vec::new() };
+    let mut end = End { header, known: BTreeMap::new(), unread: Vec::new(), withheld: Vec::new() };
     let (of_it, of_newest) = (end.header.snapshot, newest.map(|newest| newest.snapshot));
     for from in [Some(of_it), of_newest.filter(|newest| *newest != of_it)] {
         let from = from.unwrap_or_default();
-        let (Known { snapshots, unread }, _) =
+        let (Known { snapshots, unread }, withheld) =
             known_but_for(world, &listing, from, end.header.chain).await?;
         end.known.extend(snapshots);
+        end.withheld.extend(withheld);
         end.unread.extend(
             unread.into_iter().filter(|error| !end.unread.contains(error)).collect::<Vec<_>>(),
         );
@@ -321,7 +340,7 @@ async fn record_at(reader: &mut Reader, number: RecordNumber) -> Result<Option<R
 
 /// Says what can be restored in place of what was asked for.
 fn none_fits(end: &End, stop: Stop) -> Error {
-    let End { header, known, unread } = end;
+    let End { header, known, unread, .. } = end;
     let number = header.number;
     let mut text = match stop {
         Stop::Newest | Stop::Record(_) => format!("no snapshot leads to record {number}"),

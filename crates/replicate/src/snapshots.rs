@@ -50,8 +50,8 @@ pub async fn known_of(reader: &mut Reader, newest: RecordNumber, chain: ChainId)
     Ok(known)
 }
 
-/// The same, for people who look or restore: packs that the store has and does not give, as one in an archive, are returned with
-/// why, and the records of others tell what was before those.
+/// The same, but for packs that the store has and refuses to give, as one in an archive: they are returned with why, and the records
+/// of others tell what was before those.
 ///
 /// # Errors
 /// The store's, but for those of packs.
@@ -70,7 +70,7 @@ pub async fn known_but_for(
             Err(error) => error,
         };
         let of = match &error {
-            Error::Store { name, .. } => crate::names::parse_pack(name),
+            Error::Store { name, .. } if error.is_refusal() => crate::names::parse_pack(name),
             _ => None,
         };
         let Some(pack) = of.filter(|pack| !packs.contains(pack)) else { return Err(error) };

@@ -186,11 +186,12 @@ static int plDisable(Vdbe *pVdbe, Btree *p){
   return rc;
 }
 
-/* Stock code could not go on to the mode that was asked for, since a stock program has the file
-** open. The file is concurrent again, as a file that cannot leave WAL mode stays in it. */
-static void plComeBack(Vdbe *pVdbe, Btree *p){
+/* Stock code could not go on to the mode that was asked for, most often since a stock program has the
+** file open. The file is concurrent again, as a file that cannot leave WAL mode stays in it. */
+static void plComeBack(Vdbe *pVdbe, Btree *p, int rc){
   if( plEnable(pVdbe, p)!=SQLITE_OK ){
-    sqlite3VdbeError(pVdbe, "database is locked: another program has it open; it has left concurrent mode and is in WAL mode now");
+    sqlite3VdbeError(pVdbe, "%s%s; it has left concurrent mode and is in WAL mode now", sqlite3ErrStr(rc),
+        (rc & 0xff)==SQLITE_BUSY ? ": another program has it open" : "");
   }
 }
 
@@ -268,6 +269,8 @@ static int plJournalModeIn(Vdbe *pVdbe, Btree *p, int eAsked, int *pRc){
 /* OP_JournalMode ends: returns the name of the mode in force. */
 static const char *plJournalModeOut(Vdbe *pVdbe, Btree *p, int eAsked, int eNew, int *pRc){
   (void)eAsked;
-  if( *pRc && p->pPl && p->pPl->bLeft ) plComeBack(pVdbe, p);
+  if( *pRc && p->pPl && p->pPl->bLeft ) plComeBack(pVdbe, p, *pRc);
+  /* A look would lose the sentence of what has failed, and nobody gets the answer. */
+  else if( *pRc ) return sqlite3JournalModename(eNew);
   return plIsConcurrent(p) ? "concurrent" : sqlite3JournalModename(eNew);
 }

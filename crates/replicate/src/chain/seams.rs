@@ -7,7 +7,7 @@
 use super::{Found, Opening, Reader};
 use crate::error::{Error, Result};
 use crate::ids::{Hash, RecordNumber};
-use crate::record::{Follows, Header, Record, header_of};
+use crate::record::{Follows, Header, Record};
 use crate::snapshots::header_before;
 use crate::world::World;
 
@@ -32,7 +32,7 @@ pub async fn seams(
                 seams.push(seam);
                 (seam, None)
             }
-            Opening::There(open, previous) if open.follows == Follows::Stream => {
+            Opening::There(open, previous) if open.follows != Follows::Nothing => {
                 (opened, Some(previous))
             }
             Opening::There(..) | Opening::Missing => (opened, None),
@@ -54,7 +54,7 @@ pub async fn seams(
     Ok(seams)
 }
 
-/// The record just before one, and its hash; `None` if it is not to be had.
+/// The record just before one, and its hash; `None` if it is not to be had, or damaged.
 async fn before(reader: &mut Reader, number: RecordNumber) -> Result<Option<(Header, Hash)>> {
     let before = number.before();
     let bytes = match reader.object(before, true).await {
@@ -62,7 +62,7 @@ async fn before(reader: &mut Reader, number: RecordNumber) -> Result<Option<(Hea
         Err(error @ Error::Store { .. }) => return Err(error),
         Ok(Found::Nothing) | Err(_) => return Ok(None),
     };
-    let header = header_of(&bytes).ok();
+    let header = Record::decode(&bytes).ok().map(|record| record.header);
     let header = header.filter(|header| header.number == before);
     Ok(header.map(|header| (header, Hash::of(&bytes))))
 }
@@ -89,16 +89,21 @@ async fn readable_from(
 ) -> Result<Option<Header>> {
     let mut number = from;
     while number < end {
+        let mut next = number.next();
         let found = match reader.object(number, true).await {
             Ok(Found::Object(bytes)) => Record::decode(&bytes).ok(),
             Err(error @ Error::Store { .. }) => return Err(error),
+            Err(Error::Pack { .. }) => {
+                let pack = reader.listing().and_then(|listing| listing.pack_of(number));
+                next = pack.map_or(next, |(_, last)| last.next());
+                None
+            }
             Ok(Found::Nothing) | Err(_) => None,
         };
         let header = found.map(|record| record.header);
         if let Some(header) = header.filter(|header| header.number == number) {
             return Ok(Some(header));
         }
-        let next = number.next();
         number = reader.listing().map_or(next, |listing| listing.first_from(next));
     }
     Ok(None)

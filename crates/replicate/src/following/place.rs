@@ -2,10 +2,11 @@
 
 use super::Following;
 use super::mark::Mark;
-use crate::chain::{Found, Reader, Tip, find_tip};
+use crate::chain::{Found, Listing, Reader, Tip, find_tip};
 use crate::error::{Error, Result};
 use crate::ids::{ChainId, Hash, RecordNumber};
 use crate::record::header_of;
+use crate::replicas::newest_sound;
 
 impl Following {
     /// Where the place has no record as late as the mark's, it was emptied, or is another one's. At a start it may have as
@@ -24,19 +25,24 @@ impl Following {
 
     /// Fails if the place is another database's, or has no record as late as this one.
     pub(super) async fn look_at_place(&self, number: RecordNumber) -> Result<()> {
+        let mut is_damaged = false;
         let header = match self.tip().await {
             Ok(tip) => tip.record.header,
-            // The newest one may be one that this has, and does not need again: those behind it say which chain they are of.
-            Err(
-                Error::Record { .. }
-                | Error::Pack { .. }
-                | Error::Missing { .. }
-                | Error::Unlinked { .. },
-            ) => return Ok(()),
+            // The newest one may be one that this has, and does not need again.
+            Err(damage) if damage.damaged().is_some() => {
+                let listing = Listing::make(&self.world).await?;
+                match newest_sound(&self.world, &listing).await? {
+                    Some(sound) if listing.highest() >= number => {
+                        is_damaged = true;
+                        sound
+                    }
+                    Some(_) | None => return Err(damage),
+                }
+            }
             Err(error) => return Err(error),
         };
         self.refuse_another_chain(header.chain)?;
-        if header.number >= number {
+        if header.number >= number || is_damaged {
             return Ok(());
         }
         Err(Error::Behind { number, newest: header.number })

@@ -28,7 +28,8 @@ const FILE_NAME_BYTES_MAX: usize = 255;
 /// system takes.
 pub fn refuse_long_name(destination: &Path, suffix: &str) -> Option<String> {
     let bytes = destination.file_name().unwrap_or_default().len() + suffix.len();
-    let most = FILE_NAME_BYTES_MAX - INFIX.len() - RANDOM;
+    let beside = BESIDE.iter().map(|suffix| suffix.len()).max().unwrap_or_default();
+    let most = FILE_NAME_BYTES_MAX - INFIX.len() - RANDOM - beside;
     (bytes > most).then(|| {
         format!(
             "its name is too long: it may have {} bytes, since files beside it get longer ones",

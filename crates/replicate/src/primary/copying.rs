@@ -228,7 +228,11 @@ impl Sidecar {
             return Ok(None);
         }
         let mut reader = Reader::new(&self.once);
-        let lineage = snapshots::lineage_of(&mut reader, number, self.writer.chain).await?;
+        let lineage = match snapshots::lineage_of(&mut reader, number, self.writer.chain).await {
+            // As an archive: nobody restores from it, either.
+            Err(error) if error.is_refusal() => None,
+            lineage => lineage?,
+        };
         let Some(lineage) = lineage.filter(|lineage| self.may_go_on(lineage, page_bytes)) else {
             return Ok(None);
         };

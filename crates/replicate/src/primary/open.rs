@@ -1,5 +1,7 @@
 //! Starting, restarting and failing over: one procedure.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use super::append::{Outcome, author_of, create, stamp};
@@ -190,19 +192,20 @@ async fn damaged_tip(world: &World, damage: Error, take_over: bool) -> Result<Ti
     Ok(Tip { record: Record { header, items: Vec::new() }, hash, bytes, is_damaged: true, listing })
 }
 
-/// How often an object is asked for at a start before it is asked whether it alone is out of reach; and how often then.
+/// How often an object is asked for at a start before it is asked whether it alone is refused; and how often then.
 const LOOKS: u32 = 6;
+/// A pause between two of those.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(10);
 
 /// What keeps the newest record from being reached: itself is damaged, one is missing that its snapshot needs, or the next
 /// one, or the snapshot's own is missing or damaged; one is of another history; or the store has one and does not give it, as an
-/// archive. A store that gives nothing is waited for.
+/// archive. A store that does not answer is waited for.
 async fn lost_before(world: &World, tip: &Tip) -> Result<Option<String>> {
     let few = world.with(Patience::Tries(LOOKS));
     loop {
         match lost_on_the_way(&few, tip).await {
-            Err(Error::Store { what, name, error }) => {
-                if is_withheld(world, &name).await? {
-                    let why = Error::Store { what, name, error };
+            Err(error @ Error::Store { .. }) => {
+                if let Some(why) = refusal_of(world, error).await? {
                     return Ok(Some(format!(
                         "what leads to the newest record is out of reach: {why}"
                     )));
@@ -213,16 +216,20 @@ async fn lost_before(world: &World, tip: &Tip) -> Result<Option<String>> {
     }
 }
 
-/// True if the store does not give an object each time, just behind an answer to something else.
-async fn is_withheld(world: &World, name: &str) -> Result<bool> {
+/// Why the store does not give an object: it is refused for a minute, each time just behind an answer to something else.
+async fn refusal_of(world: &World, error: Error) -> Result<Option<Error>> {
+    let Error::Store { name, .. } = &error else { return Ok(None) };
     let once = without_patience(world);
+    let mut refused = error.clone();
     for _ in 0..LOOKS {
         world.list(names::PACKS).await?;
-        if once.beginning(name, 1).await.is_ok() {
-            return Ok(false);
+        match once.get(name).await {
+            Err(error) if error.is_refusal() => refused = error,
+            Ok(_) | Err(_) => return Ok(None),
         }
+        world.clock().sleep(BETWEEN_LOOKS).await;
     }
-    Ok(true)
+    Ok(Some(refused))
 }
 
 async fn lost_on_the_way(world: &World, tip: &Tip) -> Result<Option<String>> {
@@ -241,7 +248,16 @@ async fn lost_on_the_way(world: &World, tip: &Tip) -> Result<Option<String>> {
     let mut reader = Reader::with(world, tip.listing.clone());
     if header.snapshot > header.broken {
         match snapshots::read(&mut reader, header.snapshot, header.chain).await? {
-            Some(snapshot) => first = snapshot.first,
+            Some(snapshot) => {
+                first = snapshot.first;
+                let lineage = snapshots::lineage_of(&mut reader, header.snapshot, header.chain);
+                if lineage.await?.is_none() {
+                    return Ok(Some(format!(
+                        "a record that the snapshot in record {} builds on is missing or damaged at the place",
+                        header.snapshot
+                    )));
+                }
+            }
             None => {
                 return Ok(Some(format!(
                     "{}, with the newest snapshot, is missing or damaged at the place",
@@ -332,8 +348,9 @@ async fn refuse_others(
 /// not that of the newest record.
 async fn latest_stamp(world: &World, tip: &Tip, now_ms: u64) -> Result<u64> {
     let header = &tip.record.header;
-    let mut reader = Reader::with(world, tip.listing.clone());
-    let known = snapshots::known_of(&mut reader, header.snapshot, header.chain).await?.snapshots;
+    let few = world.with(Patience::Tries(LOOKS));
+    let known = snapshots::known_but_for(&few, &tip.listing, header.snapshot, header.chain);
+    let known = known.await?.0.snapshots;
     let taken =
         known.iter().map(|(_, snapshot)| snapshot.taken_ms).filter(|taken| *taken <= now_ms);
     Ok(taken.chain([header.written_ms]).max().unwrap_or_default())

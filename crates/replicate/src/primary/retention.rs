@@ -235,7 +235,15 @@ impl Sidecar {
             Some(known) => known,
             None => {
                 let Header { snapshot, chain, opened, .. } = self.writer.tip;
-                let known = snapshots::known_of(&mut reader, snapshot, chain).await?.snapshots;
+                let listing = Listing::make(&self.once).await?;
+                let (found, withheld) =
+                    snapshots::known_but_for(&self.once, &listing, snapshot, chain).await?;
+                if let Some((_, why)) = withheld.first() {
+                    // What is old may be needed by a snapshot that is not known.
+                    self.world.note_refusal(why);
+                    return self.look_only(&found.snapshots).await;
+                }
+                let known = found.snapshots;
                 if self.retention.reckoned.1 == 0
                     && let Some(before) =
                         snapshots::header_before(&mut reader, opened, chain).await?
@@ -289,6 +297,15 @@ impl Sidecar {
         Ok(None)
     }
 
+    /// Looks what has gone, and lists nothing that may go.
+    async fn look_only(
+        &mut self,
+        known: &[(RecordNumber, SnapshotRef)],
+    ) -> Result<Option<RecordNumber>> {
+        let (listing, listed) = self.list_all().await?;
+        self.look_for_lost(known, &listing, &listed).await
+    }
+
     /// The window of a sweep, and what the next one reckons from (CLOCK-1).
     fn reckon_window(&self) -> (Window, (Duration, u64)) {
         let clock = self.world.clock();
@@ -335,10 +352,13 @@ impl Sidecar {
         if let Some(first) = gone.range(newest.first..).next().filter(|_| self.is_restorable()) {
             return Ok(Some(*first));
         }
-        let mut reader = Reader::with(&self.once, listing.clone());
-        let seams = seams(&self.once, &mut reader, tip, newest.first).await?;
-        if let Some(seam) = seams.first().filter(|_| self.is_restorable()) {
-            return Ok(Some(*seam));
+        if self.is_restorable() {
+            let mut reader = Reader::with(&self.once, listing.clone());
+            // What cannot be read now is looked at by the next sweep.
+            let seams = seams(&self.once, &mut reader, tip, newest.first).await;
+            if let Some(seam) = seams.ok().and_then(|seams| seams.first().copied()) {
+                return Ok(Some(seam));
+            }
         }
         let lost: Vec<String> =
             lineage.iter().flat_map(|(_, of)| of.parts.missing_names(parts)).collect();
@@ -385,7 +405,13 @@ impl Sidecar {
                     there.extend(found.iter().filter_map(|name| names::parse_record(name)));
                 }
             }
-            let bytes = self.once.get(&name).await?;
+            let bytes = match self.once.get(&name).await {
+                Err(error) if error.is_refusal() => {
+                    self.world.note_refusal(&error);
+                    continue;
+                }
+                bytes => bytes?,
+            };
             let mut names = Vec::new();
             if let Some(Ok(pack)) = bytes.as_ref().map(Pack::decode) {
                 let covered = there.range(first..=last);

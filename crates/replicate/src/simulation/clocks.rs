@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::run::settings;
 use super::stage::{Running, Shared, Stage, live};
 use crate::error::Error;
+use crate::fault::{Fault, plant};
 use crate::ids::RecordNumber;
 use crate::primary::Settings;
 use crate::replicas::Replicas;
@@ -70,6 +71,23 @@ fn a_clock_that_was_set_back_for_a_start_lets_nothing_go() {
     let mut sidecar = start_at(&stage, &database, 0);
     stage.work(&mut sidecar, 4 * SWEEP).expect("a quiet world");
     keeps_all(&stage, first);
+}
+
+#[test]
+fn a_clock_that_is_believed_lets_go_what_is_to_be_kept() {
+    let lets_go = |fault| {
+        plant(fault);
+        let (stage, database, sidecar) = begun();
+        let first = look(&stage).spans[0].from;
+        drop(sidecar);
+        let mut sidecar = start_at(&stage, &database, -30);
+        stage.skew_ms.set(0);
+        stage.work(&mut sidecar, 4 * SWEEP).expect("a quiet world");
+        plant(None);
+        stage.restore(Stop::Record(first)).is_err()
+    };
+    assert!(lets_go(Some(Fault::ClockBelieved)));
+    assert!(!lets_go(None));
 }
 
 // holds CLOCK-1

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::losses::{SECOND, agrees, begun, calm, look, packs, remove, spans};
+use super::losses::{SECOND, SWEEP, agrees, begun, broken_off, calm, look, packs, remove, spans};
 use super::stage::{Running, Shared, Stage, live};
 use crate::error::Error;
 use crate::ids::RecordNumber;
@@ -166,4 +166,39 @@ fn a_pack_that_the_store_does_not_give_stops_no_start_and_no_list() {
     stage.restore(Stop::Newest).expect("from the new snapshot");
     stage.objects.withhold(|_| false);
     agrees(&stage, &look(&stage));
+}
+
+#[test]
+fn a_pack_that_the_newest_snapshot_builds_on_and_the_store_refuses_costs_one_with_all_pages_and_no_other()
+ {
+    let settings = || Settings { keep: SECOND, ..packs() };
+    let (stage, database, sidecar) =
+        broken_off(Settings { sweep_every: SWEEP * 100, ..settings() });
+    drop(sidecar);
+    let snapshots = look(&stage).snapshots;
+    assert!(snapshots.last().is_some_and(|newest| !newest.is_whole));
+    let first = snapshots[0].record;
+    let withheld = |name: &str| names::parse_pack(name).is_some_and(|(first, _)| first.0 < 16);
+    stage.objects.withhold(withheld);
+    let has =
+        |name: &str| names::parse_pack(name).is_some_and(|pack| pack.0 <= first && first <= pack.1);
+    assert!(stage.objects.names().iter().any(|name| has(name) && withheld(name)), "{first}");
+    let parts = || stage.objects.names_with(names::PARTS);
+    let before = parts();
+    let mut again = stage.open(&database, settings()).expect("the same database");
+    again.0.world().lost().expect("it is told");
+    while !again.0.is_restorable() {
+        live(&stage, &database, &mut again, 1).expect("a quiet world");
+    }
+    assert!(look(&stage).snapshots.last().is_some_and(|newest| newest.is_whole));
+    stage.restore(Stop::Newest).expect("from the new snapshot");
+    stage.work(&mut again, SWEEP * 4).expect("it goes on");
+    let after = parts();
+    assert!(before.iter().all(|name| after.contains(name)), "what is not known may be needed");
+    stage.objects.withhold(|_| false);
+    stage.work(&mut again, SWEEP * 4).expect("it goes on");
+    let after = parts();
+    assert!(!before.iter().all(|name| after.contains(name)), "what is old goes again");
+    stage.restore(Stop::Newest).expect("nothing is lost");
+    assert_eq!(stage.oracle.violation(), None);
 }

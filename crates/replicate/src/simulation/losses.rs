@@ -13,7 +13,7 @@ use crate::restore::Stop;
 use crate::world::Patience;
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
-const SWEEP: Duration = Duration::from_secs(600);
+pub(super) const SWEEP: Duration = Duration::from_secs(600);
 
 /// Settings under which nothing is packed, what is lost is looked for seldom, and one snapshot is taken.
 pub(super) fn calm() -> Settings {
@@ -70,7 +70,7 @@ fn agrees_without(stage: &Stage, found: &Replicas, gone: &str) {
 }
 
 /// A history with several breaks, and behind each a snapshot of changed pages.
-fn broken_off(settings: Settings) -> (Stage, Shared, Running) {
+pub(super) fn broken_off(settings: Settings) -> (Stage, Shared, Running) {
     let stage = Stage::default();
     let database = stage.database("alpha");
     database.borrow_mut().exclusive_with(400);

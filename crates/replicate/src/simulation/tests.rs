@@ -40,8 +40,7 @@ fn whatever_fails_what_was_shipped_is_restored() {
 /// A run that finds the fault, or one of those behind it does.
 fn first_seed(fault: Fault) -> u64 {
     match fault {
-        Fault::ClockBelieved => 600,
-        Fault::HashUnread => 580,
+        Fault::HashUnread => 70,
         Fault::SaltUnread => 160,
         Fault::PartsDropped => 130,
         _ => 1,
@@ -51,8 +50,10 @@ fn first_seed(fault: Fault) -> u64 {
 #[test]
 fn each_planted_fault_is_found() {
     // failures.rs has the first: it costs a follower time, and nothing else. changes.rs has the second:
-    // pages are rarely what they were before the newest snapshot; and twins.rs the third.
-    let elsewhere = [Fault::StrayBelieved, Fault::SumsOfAnother, Fault::TwinUnseen];
+    // pages are rarely what they were before the newest snapshot; twins.rs the third; and clocks.rs the fourth, which one
+    // run in a thousand meets.
+    let elsewhere =
+        [Fault::StrayBelieved, Fault::SumsOfAnother, Fault::TwinUnseen, Fault::ClockBelieved];
     let of_runs = Fault::ALL.iter().filter(|fault| !elsewhere.contains(fault));
     for fault in of_runs {
         plant(Some(*fault));
