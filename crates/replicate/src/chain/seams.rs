@@ -29,7 +29,7 @@ pub async fn seams(
         let (below, previous) = match Opening::of(world, reader, &last).await? {
             Opening::Another => {
                 let seam = first_of_writer(reader, &last).await?;
-                seams.push(seam);
+                seams.extend((seam > least).then_some(seam));
                 (seam, None)
             }
             Opening::There(open, previous) if open.follows != Follows::Nothing => {

@@ -13,6 +13,7 @@ use crate::library;
 use crate::new_file::NewFile;
 use crate::record::{Header, Item, Record, header_of};
 use crate::restore::{Restored, Stop, restore};
+use crate::snapshots::lineage_of;
 
 /// Records behind an OPEN in which the first commit is looked for.
 const FIRST_RECORDS: u32 = 8;
@@ -136,6 +137,14 @@ impl Following {
         }
         if header.number <= has || !leads_on {
             return Ok(None);
+        }
+        // Another snapshot than the newest one leads nowhere from here.
+        if matches!(self.stuck, Some(Stuck::Begins | Stuck::Damaged(_))) {
+            let mut reader = Reader::with(&self.world, tip.listing.clone());
+            let lineage = lineage_of(&mut reader, header.snapshot, header.chain).await?;
+            if lineage.is_none() {
+                return Ok(None);
+            }
         }
         let database = &self.settings.database;
         let beside = match std::fs::symlink_metadata(database).is_ok() {

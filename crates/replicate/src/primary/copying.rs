@@ -131,6 +131,9 @@ impl Copying {
     }
 }
 
+/// So often what the next snapshot may change is asked for: a minute or two.
+const TRIES_OF_PARENT: u32 = 14;
+
 impl Sidecar {
     /// Does a piece of a snapshot, if one is due; false if there is nothing to do.
     pub(super) async fn copy_some(&mut self) -> Result<bool> {
@@ -229,8 +232,8 @@ impl Sidecar {
         }
         let mut reader = Reader::new(&self.once);
         let lineage = match snapshots::lineage_of(&mut reader, number, self.writer.chain).await {
-            // As an archive: nobody restores from it, either.
-            Err(error) if error.is_refusal() => None,
+            // A record in an archive, say: nobody restores from it, either.
+            Err(_) if self.snapshots.retry.tries() >= TRIES_OF_PARENT => None,
             lineage => lineage?,
         };
         let Some(lineage) = lineage.filter(|lineage| self.may_go_on(lineage, page_bytes)) else {

@@ -297,6 +297,11 @@ struct Retry {
 }
 
 impl Retry {
+    /// Failures in a row.
+    fn tries(&self) -> u32 {
+        self.backoff.tries()
+    }
+
     fn is_waiting(&self, world: &World) -> bool {
         world.clock().now() < self.not_before
     }

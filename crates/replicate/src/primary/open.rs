@@ -192,8 +192,11 @@ async fn damaged_tip(world: &World, damage: Error, take_over: bool) -> Result<Ti
     Ok(Tip { record: Record { header, items: Vec::new() }, hash, bytes, is_damaged: true, listing })
 }
 
-/// How often an object is asked for at a start before it is asked whether it alone is refused; and how often then.
+/// How often an object is asked for at a start before it is asked whether it alone is out of reach.
 const LOOKS: u32 = 6;
+/// How often it is refused then, or without an answer, before it is believed to be.
+const REFUSALS: u32 = 6;
+const SILENCES: u32 = 60;
 /// A pause between two of those.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(10);
 
@@ -216,20 +219,23 @@ async fn lost_before(world: &World, tip: &Tip) -> Result<Option<String>> {
     }
 }
 
-/// Why the store does not give an object: it is refused for a minute, each time just behind an answer to something else.
+/// Why the store does not give an object: it is refused for a minute, or not answered for ten, each time just behind an answer to
+/// something else.
 async fn refusal_of(world: &World, error: Error) -> Result<Option<Error>> {
     let Error::Store { name, .. } = &error else { return Ok(None) };
     let once = without_patience(world);
-    let mut refused = error.clone();
-    for _ in 0..LOOKS {
+    let mut refused = 0;
+    for _ in 0..SILENCES {
         world.list(names::PACKS).await?;
-        match once.get(name).await {
-            Err(error) if error.is_refusal() => refused = error,
-            Ok(_) | Err(_) => return Ok(None),
+        let Err(why) = once.get(name).await else { return Ok(None) };
+        refused += u32::from(why.is_refusal());
+        if refused == REFUSALS {
+            return Ok(Some(why));
         }
+        world.note_trouble(&why);
         world.clock().sleep(BETWEEN_LOOKS).await;
     }
-    Ok(Some(refused))
+    Ok(Some(error))
 }
 
 async fn lost_on_the_way(world: &World, tip: &Tip) -> Result<Option<String>> {
@@ -348,9 +354,19 @@ async fn refuse_others(
 /// not that of the newest record.
 async fn latest_stamp(world: &World, tip: &Tip, now_ms: u64) -> Result<u64> {
     let header = &tip.record.header;
+    // What a pack has that the store refuses to give tells nothing.
     let few = world.with(Patience::Tries(LOOKS));
-    let known = snapshots::known_but_for(&few, &tip.listing, header.snapshot, header.chain);
-    let known = known.await?.0.snapshots;
+    let known = loop {
+        let (newest, chain) = (header.snapshot, header.chain);
+        match snapshots::known_but_for(&few, &tip.listing, newest, chain).await {
+            Ok((known, _)) => break known.snapshots,
+            Err(error) => {
+                world.list(names::PACKS).await?;
+                world.note_trouble(&error);
+                world.clock().sleep(BETWEEN_LOOKS).await;
+            }
+        }
+    };
     let taken =
         known.iter().map(|(_, snapshot)| snapshot.taken_ms).filter(|taken| *taken <= now_ms);
     Ok(taken.chain([header.written_ms]).max().unwrap_or_default())

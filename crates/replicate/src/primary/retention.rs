@@ -15,6 +15,10 @@
 //!   was taken is not known, so nothing goes because of it. One that was taken later than now, of a clock that was ahead,
 //!   tells nothing.
 //!
+//! - KNOWN-1 Nothing goes in a sweep to which a snapshot that is kept, or one that such a one changes, is not known: its record
+//!   was damaged, is missing, or read badly; or is in a pack that the store refuses to give. A pack that lies below all that
+//!   is kept is in nobody's way, where a snapshot that is known was taken before the window.
+//!
 //! A store may refuse deletions: for want of a right, or for ever, as an object lock does.
 //!
 //! - REFUSED-1 What the store refuses to delete is no trouble, and is said once in a process, when it is known that records
@@ -47,8 +51,10 @@ const TRY_AGAIN: Duration = Duration::from_secs(60);
 
 /// What a sidecar does about retention.
 pub struct Retention {
-    /// Snapshots that are kept, ascending; `None` until the chain was looked through.
+    /// Snapshots that are kept, ascending; `None` until the chain was looked through, and all of it could be read.
     known: Option<Vec<(RecordNumber, SnapshotRef)>>,
+    /// It was looked through.
+    has_looked: bool,
     /// The window of the last sweep was reckoned then, by the monotonic clock, and by people's.
     reckoned: (Duration, u64),
     next: Duration,
@@ -69,6 +75,7 @@ impl Retention {
         let retry = Retry::default();
         Retention {
             known: None,
+            has_looked: false,
             reckoned: (now, 0),
             next: now,
             to_delete: VecDeque::new(),
@@ -109,7 +116,7 @@ impl Retention {
 
     /// True until it is known what is there.
     pub(super) fn has_not_looked(&self) -> bool {
-        self.known.is_none()
+        !self.has_looked
     }
 
     /// Begins a sweep of packs, each behind its records, and of parts.
@@ -149,19 +156,28 @@ struct Window {
     now_ms: u64,
 }
 
+/// Snapshots that are kept.
+struct Kept {
+    /// Ascending.
+    snapshots: Vec<(RecordNumber, SnapshotRef)>,
+    /// One was taken before the window.
+    is_one_before: bool,
+}
+
+/// True if a snapshot and all that it changes are known.
+fn is_complete(known: &[(RecordNumber, SnapshotRef)], number: RecordNumber) -> bool {
+    lineage(&known.iter().cloned().collect(), number).is_some()
+}
+
 /// The snapshots, of those ascending, that are kept for a window: the newest before it of which no part is missing among
 /// those listed, all behind it, and the parents of these.
-fn kept(
-    known: &[(RecordNumber, SnapshotRef)],
-    window: Window,
-    parts: &BTreeSet<String>,
-) -> Vec<(RecordNumber, SnapshotRef)> {
+fn kept(known: &[(RecordNumber, SnapshotRef)], window: Window, parts: &BTreeSet<String>) -> Kept {
     let by_number: BTreeMap<_, _> = known.iter().cloned().collect();
     let is_whole = |number| {
         lineage(&by_number, number)
             .is_some_and(|all| all.iter().all(|(_, of)| of.parts.missing_in(parts) == 0))
     };
-    let (mut newest_before, mut latest_ms) = (0, 0);
+    let (mut newest_before, mut latest_ms) = (None, 0);
     for (at, (number, snapshot)) in known.iter().enumerate() {
         let is_known = (latest_ms..=window.now_ms).contains(&snapshot.taken_ms);
         if !is_known && !is_planted(Fault::ClockBelieved) {
@@ -169,17 +185,18 @@ fn kept(
         }
         latest_ms = snapshot.taken_ms;
         if snapshot.taken_ms <= window.since_ms && is_whole(*number) {
-            newest_before = at;
+            newest_before = Some(at);
         }
     }
     let mut numbers: BTreeSet<RecordNumber> =
-        known[newest_before..].iter().map(|(number, _)| *number).collect();
+        known[newest_before.unwrap_or(0)..].iter().map(|(number, _)| *number).collect();
     for (number, snapshot) in known.iter().rev() {
         if numbers.contains(number) && snapshot.parent != RecordNumber::NONE {
             numbers.insert(snapshot.parent);
         }
     }
-    known.iter().filter(|(number, _)| numbers.contains(number)).cloned().collect()
+    let snapshots = known.iter().filter(|(number, _)| numbers.contains(number)).cloned().collect();
+    Kept { snapshots, is_one_before: newest_before.is_some() }
 }
 
 impl Sidecar {
@@ -231,45 +248,59 @@ impl Sidecar {
     async fn plan_sweep(&mut self) -> Result<Option<RecordNumber>> {
         let mut reader = Reader::new(&self.once);
         let is_first = self.retention.has_not_looked();
+        let (mut withheld, mut is_sure) = (Vec::new(), true);
         let known = match self.retention.known.take() {
             Some(known) => known,
             None => {
                 let Header { snapshot, chain, opened, .. } = self.writer.tip;
                 let listing = Listing::make(&self.once).await?;
-                let (found, withheld) =
+                let (found, refused) =
                     snapshots::known_but_for(&self.once, &listing, snapshot, chain).await?;
-                if let Some((_, why)) = withheld.first() {
-                    // What is old may be needed by a snapshot that is not known.
-                    self.world.note_refusal(why);
-                    return self.look_only(&found.snapshots).await;
+                is_sure = refused.is_empty() && found.unread.is_empty();
+                withheld = refused;
+                if self.retention.reckoned.1 == 0 {
+                    let before = match snapshots::header_before(&mut reader, opened, chain).await {
+                        Err(error) if error.is_refusal() => None,
+                        before => before?,
+                    };
+                    self.retention.reckoned.1 = before.map_or(0, |before| before.written_ms);
                 }
-                let known = found.snapshots;
-                if self.retention.reckoned.1 == 0
-                    && let Some(before) =
-                        snapshots::header_before(&mut reader, opened, chain).await?
-                {
-                    self.retention.reckoned.1 = before.written_ms;
-                }
-                known
+                found.snapshots
             }
         };
+        self.retention.has_looked = true;
         if let Some((_, newest)) = known.last() {
             self.snapshots.learn(newest);
         }
         self.tracks.forget_below(self.snapshots.least(self.flow.position.base));
         // What would go may be all that can be restored, until the next snapshot is complete. A start looks what was removed.
         if !self.is_restorable() && !is_first {
-            self.retention.known = Some(known);
+            self.retention.known = is_sure.then_some(known);
             return Ok(None);
         }
         let (listing, listed) = self.list_all().await?;
-        let removed = self.look_for_lost(&known, &listing, &listed).await?;
+        // Where a pack is refused the newest one may not be known whole, which a start has judged.
+        let removed = match withheld.is_empty() || is_complete(&known, self.writer.tip.snapshot) {
+            true => self.look_for_lost(&known, &listing, &listed).await?,
+            false => None,
+        };
         if removed.is_some() || !self.is_restorable() {
-            self.retention.known = Some(known);
+            self.retention.known = is_sure.then_some(known);
             return Ok(removed);
         }
         let (window, reckoned) = self.reckon_window();
-        let mut known = kept(&known, window, &listed);
+        let Kept { snapshots: mut known, is_one_before } = kept(&known, window, &listed);
+        // What is old may be needed by a snapshot that is not known (KNOWN-1).
+        let first = known.iter().map(|(_, snapshot)| snapshot.first).min();
+        let is_in_the_way = |pack: &Stretch| !is_one_before || first.is_none_or(|f| pack.1 >= f);
+        if let Some((_, why)) = withheld.iter().find(|(pack, _)| is_in_the_way(pack)) {
+            self.world.note_refusal(why);
+            return Ok(None);
+        }
+        let is_whole = known.iter().all(|(number, _)| is_complete(&known, *number));
+        if !is_whole || !(is_sure || is_one_before) {
+            return Ok(None);
+        }
         if is_planted(Fault::FloorHigh) && known.len() > 1 {
             known.drain(..known.len() - 1);
         }
@@ -277,7 +308,8 @@ impl Sidecar {
         let floor = floor.unwrap_or(RecordNumber::NONE);
         let uploads: BTreeSet<Upload> =
             known.iter().map(|(_, snapshot)| snapshot.parts.upload).collect();
-        self.retention.known = Some(known);
+        // What could not be read is asked for by the next sweep again.
+        self.retention.known = is_sure.then_some(known);
         let packs = self.packs_below(floor, listing.packs).await?;
         // A sweep that failed before is tried again at once, which is no second one.
         self.retention.reckoned = reckoned;
@@ -295,15 +327,6 @@ impl Sidecar {
         }
         self.retention.begin(packs, parts);
         Ok(None)
-    }
-
-    /// Looks what has gone, and lists nothing that may go.
-    async fn look_only(
-        &mut self,
-        known: &[(RecordNumber, SnapshotRef)],
-    ) -> Result<Option<RecordNumber>> {
-        let (listing, listed) = self.list_all().await?;
-        self.look_for_lost(known, &listing, &listed).await
     }
 
     /// The window of a sweep, and what the next one reckons from (CLOCK-1).

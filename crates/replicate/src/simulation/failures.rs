@@ -603,6 +603,27 @@ fn a_stray_open_is_not_believed_and_whoever_believes_it_stays_there() {
     assert!(!passes);
 }
 
+// holds CHAIN-3
+#[test]
+fn a_record_that_the_next_one_does_not_name_is_refused_and_whoever_does_not_look_believes_it() {
+    let (stage, _, sidecar) = begun(calm());
+    let number = tip(&sidecar).before();
+    let name = names::record(number);
+    let bytes = stage.objects.object(&name).expect("it is there");
+    let mut forged = Record::decode(&bytes).expect("it is sound");
+    forged.header.written_ms += 1;
+    stage.objects.damage(&name, Some(forged.encode()));
+    let restored = |stop| stage.restore(stop).map(drop);
+    for stop in [Stop::Newest, Stop::Record(number)] {
+        let (error, _) = refused(restored(stop));
+        assert!(matches!(error, Error::Unlinked { .. }), "{error:?}");
+        plant(Some(Fault::HashUnread));
+        let believed = restored(stop);
+        plant(None);
+        believed.expect("nobody looks");
+    }
+}
+
 #[test]
 fn a_list_goes_on_over_the_ends_of_folders() {
     let stage = Stage::default();

@@ -576,3 +576,45 @@ fn no_record_before_the_first_is_named() {
         assert!(!text.contains("--record 0"), "{text}");
     }
 }
+
+// holds KNOWN-1
+#[test]
+fn what_a_snapshot_that_read_badly_may_need_stays() {
+    let stage = Stage::default();
+    let database = stage.database("alpha");
+    database.borrow_mut().exclusive_with(400);
+    let settings = Settings { sweep_every: SWEEP * 100, ..packs() };
+    let mut sidecar = stage.open(&database, settings).expect("an empty place");
+    live(&stage, &database, &mut sidecar, 14).expect("a quiet world");
+    stage.work(&mut sidecar, Duration::from_secs(300)).expect("a quiet world");
+    for _ in 0..2 {
+        database.borrow_mut().commit(true);
+        database.borrow_mut().need_a_break();
+        live(&stage, &database, &mut sidecar, 10).expect("a quiet world");
+    }
+    drop(sidecar);
+    let snapshots = look(&stage).snapshots;
+    let (before, first) = (&snapshots[0], &snapshots[1]);
+    assert!(before.is_whole && !first.is_whole && first.taken_ms - before.taken_ms > 290_000);
+    // The window begins between the first two of them, of which the second changes the first.
+    let keep_ms = stage.time.wall_ms() - first.taken_ms + 150_000;
+    let has = |name: &String| {
+        let pack = names::parse_pack(name);
+        pack.is_some_and(|pack| pack.0 <= before.record && before.record <= pack.1)
+    };
+    let name = stage.objects.names().into_iter().find(has).expect("a pack");
+    let sound = stage.objects.object(&name);
+    stage.objects.damage(&name, Some(bytes::Bytes::from_static(b"read badly")));
+    let keep = Duration::from_millis(keep_ms);
+    let settings = Settings { keep, sweep_every: SECOND, ..packs() };
+    let mut again = stage.open(&database, settings).expect("the same database");
+    while !again.0.is_restorable() {
+        live(&stage, &database, &mut again, 1).expect("a quiet world");
+    }
+    live(&stage, &database, &mut again, 3).expect("a sweep comes to its end");
+    assert!(stage.time.wall_ms() - keep_ms < first.taken_ms, "it is in the window still");
+    stage.objects.damage(&name, sound);
+    for number in first.as_of.0..first.as_of.0 + 3 {
+        stage.restore(Stop::Record(RecordNumber(number))).expect("it is in the window");
+    }
+}

@@ -40,7 +40,6 @@ fn whatever_fails_what_was_shipped_is_restored() {
 /// A run that finds the fault, or one of those behind it does.
 fn first_seed(fault: Fault) -> u64 {
     match fault {
-        Fault::HashUnread => 70,
         Fault::SaltUnread => 160,
         Fault::PartsDropped => 130,
         _ => 1,
@@ -50,21 +49,21 @@ fn first_seed(fault: Fault) -> u64 {
 #[test]
 fn each_planted_fault_is_found() {
     // failures.rs has the first: it costs a follower time, and nothing else. changes.rs has the second:
-    // pages are rarely what they were before the newest snapshot; twins.rs the third; and clocks.rs the fourth, which one
-    // run in a thousand meets.
-    let elsewhere =
-        [Fault::StrayBelieved, Fault::SumsOfAnother, Fault::TwinUnseen, Fault::ClockBelieved];
+    // pages are rarely what they were before the newest snapshot; twins.rs the third; clocks.rs the fourth, and failures.rs
+    // the fifth, of which each is met by one run in a thousand.
+    let elsewhere = [
+        Fault::StrayBelieved,
+        Fault::SumsOfAnother,
+        Fault::TwinUnseen,
+        Fault::ClockBelieved,
+        Fault::HashUnread,
+    ];
     let of_runs = Fault::ALL.iter().filter(|fault| !elsewhere.contains(fault));
     for fault in of_runs {
         plant(Some(*fault));
         let first = first_seed(*fault);
-        let found = (first..first + 60).find_map(|seed| {
-            let damage = match fault {
-                Fault::HashUnread => Damage::Forged,
-                _ => Damage::None,
-            };
-            run(Plan { damage, ..plan(seed) }).err()
-        });
+        let found = (first..first + 60)
+            .find_map(|seed| run(Plan { damage: Damage::None, ..plan(seed) }).err());
         plant(None);
         assert!(found.is_some(), "{fault:?} is not found");
     }
