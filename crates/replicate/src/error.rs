@@ -268,7 +268,9 @@ pub enum Error {
         is_another: bool,
     },
     /// Starters have overtaken each other.
-    #[error("another sidecar started at the same time, three times over: let one of them run")]
+    #[error(
+        "another sidecar started, or shipped on, at the same time, six times over: let one of them run"
+    )]
     Overtaken,
     /// The store cannot be used.
     #[error("{0}")]

@@ -24,7 +24,7 @@ use crate::store::Backoff;
 use crate::world::{Patience, World};
 
 /// How often a starter that was overtaken looks again.
-const TRIES: u32 = 3;
+const TRIES: u32 = 6;
 
 /// An OPEN that is known, with nothing behind it.
 struct Opened {
@@ -71,6 +71,8 @@ impl Sidecar {
         own: Option<RecordNumber>,
     ) -> Result<Sidecar> {
         let nonce = Nonce(world.random().name());
+        // What leads to the newest record is looked at once: who ships on meanwhile would overtake a second look, too.
+        let mut looked = None;
         for _ in 0..TRIES {
             let tip = match find_tip(&world).await {
                 Err(damage @ (Error::Record { .. } | Error::Unlinked { .. })) if own.is_none() => {
@@ -88,7 +90,13 @@ impl Sidecar {
                     None
                 }
             };
-            if let Some(opened) = try_open(&world, &mut *source, nonce, before).await? {
+            let lost = match (&before, looked.take()) {
+                (Some(before), Some(lost)) if !before.tip.is_damaged => lost,
+                (Some(before), _) => lost_before(&world, &before.tip).await?,
+                (None, _) => None,
+            };
+            looked = before.is_some().then(|| lost.clone());
+            if let Some(opened) = try_open(&world, &mut *source, nonce, before, lost).await? {
                 let chain = opened.record.header.chain;
                 let hash = Hash::of(&opened.bytes);
                 noted(&world, || source.note_chain(chain, hash)).await?;
@@ -372,22 +380,19 @@ async fn latest_stamp(world: &World, tip: &Tip, now_ms: u64) -> Result<u64> {
     Ok(taken.chain([header.written_ms]).max().unwrap_or_default())
 }
 
-/// Tries once; `None` if another writer has come in between.
+/// Tries once; `None` if another writer has come in between. `lost`: what the place has lost of what leads to the newest record.
 async fn try_open(
     world: &World,
     source: &mut dyn Source,
     nonce: Nonce,
     before: Option<Before>,
+    lost: Option<String>,
 ) -> Result<Option<Opened>> {
     // Over a hole nothing leads: readers begin with the next snapshot. Nor does anything lead from
     // another instance's tip. Two copies of a database that each made an exclusive transaction are
     // at one position, with other pages.
     let is_own = |before: &&Before| {
         before.open.as_ref().is_some_and(|open| open.instance == source.instance())
-    };
-    let lost = match &before {
-        Some(before) => lost_before(world, &before.tip).await?,
-        None => None,
     };
     let sound = before.as_ref().filter(|_| lost.is_none()).filter(is_own);
     let tip = sound.map(|before| TipOf::new(&before.tip.record, before.tip.hash));
