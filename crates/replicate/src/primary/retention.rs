@@ -156,6 +156,16 @@ struct Window {
     now_ms: u64,
 }
 
+/// What is known of a chain.
+struct Looked {
+    /// Snapshots, ascending.
+    known: Vec<(RecordNumber, SnapshotRef)>,
+    /// Packs that the store refuses to give.
+    withheld: Vec<(Stretch, Error)>,
+    /// All could be read.
+    is_sure: bool,
+}
+
 /// Snapshots that are kept.
 struct Kept {
     /// Ascending.
@@ -246,27 +256,10 @@ impl Sidecar {
     /// Lists what may go, and looks in the same lists for what has gone otherwise; a record that has, if the newest one
     /// cannot be reached without it.
     async fn plan_sweep(&mut self) -> Result<Option<RecordNumber>> {
-        let mut reader = Reader::new(&self.once);
         let is_first = self.retention.has_not_looked();
-        let (mut withheld, mut is_sure) = (Vec::new(), true);
-        let known = match self.retention.known.take() {
-            Some(known) => known,
-            None => {
-                let Header { snapshot, chain, opened, .. } = self.writer.tip;
-                let listing = Listing::make(&self.once).await?;
-                let (found, refused) =
-                    snapshots::known_but_for(&self.once, &listing, snapshot, chain).await?;
-                is_sure = refused.is_empty() && found.unread.is_empty();
-                withheld = refused;
-                if self.retention.reckoned.1 == 0 {
-                    let before = match snapshots::header_before(&mut reader, opened, chain).await {
-                        Err(error) if error.is_refusal() => None,
-                        before => before?,
-                    };
-                    self.retention.reckoned.1 = before.map_or(0, |before| before.written_ms);
-                }
-                found.snapshots
-            }
+        let Looked { known, withheld, is_sure } = match self.retention.known.take() {
+            Some(known) => Looked { known, withheld: Vec::new(), is_sure: true },
+            None => self.look_through().await?,
         };
         self.retention.has_looked = true;
         if let Some((_, newest)) = known.last() {
@@ -327,6 +320,24 @@ impl Sidecar {
         }
         self.retention.begin(packs, parts);
         Ok(None)
+    }
+
+    /// Looks the chain through.
+    async fn look_through(&mut self) -> Result<Looked> {
+        let Header { snapshot, chain, opened, .. } = self.writer.tip;
+        let listing = Listing::make(&self.once).await?;
+        let (found, withheld) =
+            snapshots::known_but_for(&self.once, &listing, snapshot, chain).await?;
+        if self.retention.reckoned.1 == 0 {
+            let mut reader = Reader::new(&self.once);
+            let before = match snapshots::header_before(&mut reader, opened, chain).await {
+                Err(error) if error.is_refusal() => None,
+                before => before?,
+            };
+            self.retention.reckoned.1 = before.map_or(0, |before| before.written_ms);
+        }
+        let is_sure = withheld.is_empty() && found.unread.is_empty();
+        Ok(Looked { known: found.snapshots, withheld, is_sure })
     }
 
     /// The window of a sweep, and what the next one reckons from (CLOCK-1).
