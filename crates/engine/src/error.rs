@@ -163,9 +163,7 @@ impl Error {
     pub(crate) fn spares_wal(&self) -> bool {
         match self {
             Error::Busy(_) => true,
-            Error::Base { code, .. } => {
-                !leaves_doubt(self) && !matches!(code & 0xff, SQLITE_CORRUPT | SQLITE_NOTADB)
-            }
+            Error::Base { .. } => !leaves_doubt(self) && !self.finds_no_database(),
             _ => false,
         }
     }

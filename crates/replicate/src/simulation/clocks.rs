@@ -51,6 +51,17 @@ fn start_at(stage: &Stage, database: &Shared, days: i64) -> Running {
     sidecar
 }
 
+/// A start whose clock was set back by a month, and some sweeps by one that is right; the first moment of before.
+fn set_back_for_a_start() -> (Stage, Shared, Running, RecordNumber) {
+    let (stage, database, sidecar) = begun();
+    let first = look(&stage).spans[0].from;
+    drop(sidecar);
+    let mut sidecar = start_at(&stage, &database, -30);
+    stage.skew_ms.set(0);
+    stage.work(&mut sidecar, 4 * SWEEP).expect("a quiet world");
+    (stage, database, sidecar, first)
+}
+
 fn keeps_all(stage: &Stage, number: RecordNumber) {
     stage.restore(Stop::Record(number)).expect("it is within the window");
     assert_eq!(stage.oracle.violation(), None);
@@ -59,12 +70,7 @@ fn keeps_all(stage: &Stage, number: RecordNumber) {
 // holds CLOCK-2
 #[test]
 fn a_clock_that_was_set_back_for_a_start_lets_nothing_go() {
-    let (stage, database, sidecar) = begun();
-    let first = look(&stage).spans[0].from;
-    drop(sidecar);
-    let mut sidecar = start_at(&stage, &database, -30);
-    stage.skew_ms.set(0);
-    stage.work(&mut sidecar, 4 * SWEEP).expect("a quiet world");
+    let (stage, database, sidecar, first) = set_back_for_a_start();
     keeps_all(&stage, first);
     // A later start has read the stamps alone.
     drop(sidecar);
@@ -77,12 +83,7 @@ fn a_clock_that_was_set_back_for_a_start_lets_nothing_go() {
 fn a_clock_that_is_believed_lets_go_what_is_to_be_kept() {
     let lets_go = |fault| {
         plant(fault);
-        let (stage, database, sidecar) = begun();
-        let first = look(&stage).spans[0].from;
-        drop(sidecar);
-        let mut sidecar = start_at(&stage, &database, -30);
-        stage.skew_ms.set(0);
-        stage.work(&mut sidecar, 4 * SWEEP).expect("a quiet world");
+        let (stage, .., first) = set_back_for_a_start();
         plant(None);
         stage.restore(Stop::Record(first)).is_err()
     };
