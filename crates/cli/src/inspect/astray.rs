@@ -146,7 +146,8 @@ mod tests {
         let found = find();
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].suffix, found[0].is_replaced), ("-wal", false));
-        assert_eq!(found[0].pids, [reader.id()]);
+        // Programs that other tests start have it too, between fork and exec.
+        assert!(found[0].pids.contains(&reader.id()));
         std::fs::write(&wal, b"another").unwrap();
         assert!(find()[0].is_replaced);
         // Of a database that was deleted.
