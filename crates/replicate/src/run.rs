@@ -345,7 +345,12 @@ async fn ship_until_stopped(
         }
     }
     shared.hurries.set(true);
-    sidecar.finish().await
+    sidecar.finish().await?;
+    let number = sidecar.tip().number;
+    let _ = said::say(&format!(
+        "it ends, as it was told to: everything is shipped, through record {number}\n"
+    ));
+    Ok(())
 }
 
 /// Refuses a store that cannot fence; waits for one that does not answer.

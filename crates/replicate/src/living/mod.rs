@@ -182,7 +182,9 @@ impl Living {
                 self.shared.end.set(Some(end));
                 let shown = self.path.display();
                 SourceError::Ended(match named(&self.path) {
-                    None => format!("{shown} was deleted"),
+                    None => format!(
+                        "{shown} was deleted or moved away: where it was moved, start this for its new name"
+                    ),
                     now if now == self.file => error.to_string(),
                     // Files beside it may be the new one's by now: the engine takes them for the former one's.
                     Some(_) => format!(

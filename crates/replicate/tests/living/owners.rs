@@ -1,5 +1,6 @@
 //! One database, and two that would follow with it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(feature = "crash-points")]
@@ -106,6 +107,58 @@ fn a_replica_whose_mark_was_deleted_is_not_begun_anew_over_what_its_readers_have
     let said = says(&follow, 2);
     assert!(said.contains("follows nothing: choose a name that is free"), "{said}");
     assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn who_cannot_follow_is_refused_at_once_and_leaves_nothing() {
+    let (stage, sidecar) = begun();
+    stage.agrees();
+    let says_of = |place: &Path, database: &Path| says(&[Path::new("follow"), place, database], 2);
+    let said = says_of(&stage.url, &stage.database);
+    assert!(said.contains("follows nothing: choose a name that is free"), "{said}");
+    assert!(
+        !plait_engine::storage::names::follows_lock_path(&stage.database).exists(),
+        "it is no replica"
+    );
+    let file = stage.folder.path().join("file");
+    std::fs::write(&file, b"no place").expect("a file");
+    let said = says_of(&file, &replica(&stage));
+    assert!(said.contains("/file is no folder: name the folder that has the replica"), "{said}");
+    assert!(!replica(&stage).exists());
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+/// Runs a sidecar, until it says that it ships; returns it, and how to read what it says.
+fn heard(stage: &Stage) -> (Process, impl Fn() -> String) {
+    let path = stage.folder.path().join("said");
+    let said = std::fs::File::create(&path).expect("a file");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+    command.arg("run").arg(&stage.url).arg(&stage.database).args(["--interval", "50ms"]);
+    command.stdout(said.try_clone().expect("the same file")).stderr(said);
+    let sidecar = Process::of(command.spawn().expect("it runs"));
+    let heard = move || std::fs::read_to_string(&path).expect("it is read");
+    while !heard().starts_with("shipping ") {
+        nap(20);
+    }
+    (sidecar, heard)
+}
+
+#[test]
+fn a_sidecar_says_why_it_ends_with_0() {
+    let stage = Stage::new();
+    let (sidecar, said) = heard(&stage);
+    let record = stage.agrees().record;
+    assert_eq!(sidecar.terminated(), 0);
+    let last = format!("everything is shipped, through record {record}\n");
+    assert!(said().ends_with(&last), "{}", said());
+    let (sidecar, said) = heard(&stage);
+    std::fs::rename(&stage.database, stage.folder.path().join("moved.db")).expect("it goes");
+    assert_eq!(sidecar.ended().code(), Some(0));
+    assert!(
+        said().contains("app.db was deleted or moved away: where it was moved, "),
+        "{}",
+        said()
+    );
 }
 
 #[test]
