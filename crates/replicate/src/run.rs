@@ -22,7 +22,7 @@ use plait_replicate::primary::{self, Sidecar};
 use plait_replicate::probe::{ROUNDS_AT_START, probe};
 use plait_replicate::store::objects::{self, Missing, Objects};
 use plait_replicate::store::url::Place;
-use plait_replicate::world::{Patience, Trouble, World};
+use plait_replicate::world::{Patience, STAYS, Trouble, World};
 
 use tokio::runtime::Runtime;
 
@@ -284,11 +284,7 @@ fn tell(world: &World, database: &Arc<Database>) {
         }
     };
     if let Some(why) = world.take_refusal() {
-        note(&format!(
-            "plait-replicate: {}; what nobody needs any more stays there, and is asked for again once an hour: everything is \
-             shipped as ever",
-            line(&why)
-        ));
+        note(&format!("plait-replicate: {why}"));
     }
     let trouble = world.trouble().map(|trouble| (trouble.what, trouble.since, AGAIN));
     let trouble = trouble.or_else(waits);
@@ -361,7 +357,7 @@ async fn race(store: &Objects, world: &World, stop: &Stop) -> Result<()> {
             Ok(verdict) => {
                 patient.note_no_trouble();
                 if let Some(refusal) = &verdict.refusal {
-                    patient.note_refusal(refusal);
+                    patient.note_refusal(refusal, STAYS);
                 }
                 return verdict.check();
             }

@@ -45,7 +45,7 @@ use std::time::Duration;
 
 use plait_engine::storage::names::{follows_lock_path, follows_path};
 
-use self::copying::{COPIED, Made};
+use self::copying::{COPIED, Failed, Made};
 use self::gathering::Batch;
 pub use self::live::{Live, Unjoined};
 use self::mark::{Mark, Trouble};
@@ -115,6 +115,8 @@ pub struct Following {
     has_looked: bool,
     /// A copy that the database did not take yet.
     made: Option<Made>,
+    /// The last copy that could not be made.
+    failed: Option<Failed>,
     /// Failures of the database in a row.
     failures: u32,
     /// The last trouble that was told.
@@ -178,6 +180,7 @@ impl Following {
             stuck: None,
             has_looked: false,
             made: None,
+            failed: None,
             failures: 0,
             told: None,
             backoff: Backoff::default(),
