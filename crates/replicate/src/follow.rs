@@ -29,7 +29,7 @@ pub struct FollowArgs {
     /// The database, which this makes
     database: PathBuf,
     /// Time from one look for the next record to the next
-    #[arg(long, default_value = "1s", value_parser = quantities::time)]
+    #[arg(long, default_value = "1s", value_parser = quantities::interval)]
     interval: Duration,
 }
 

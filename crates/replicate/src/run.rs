@@ -20,6 +20,7 @@ use plait_replicate::following::mark::Mark;
 use plait_replicate::notes::note;
 use plait_replicate::primary::{self, Sidecar};
 use plait_replicate::probe::{ROUNDS_AT_START, probe};
+use plait_replicate::store::Backoff;
 use plait_replicate::store::objects::{self, Missing, Objects};
 use plait_replicate::store::url::Place;
 use plait_replicate::world::{Patience, STAYS, Trouble, World};
@@ -33,8 +34,6 @@ use crate::said;
 
 /// A sidecar that is told to end has so long to ship the rest.
 const TO_END: Duration = Duration::from_secs(10);
-/// How often a store that does not answer is tried at the start.
-const TRY_AGAIN: Duration = Duration::from_secs(5);
 /// How often the database is told what is in the way.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
@@ -61,7 +60,7 @@ pub struct RunArgs {
     /// The database
     database: PathBuf,
     /// Time from one record to the next, while something happens
-    #[arg(long, default_value = "1s", value_parser = quantities::time)]
+    #[arg(long, default_value = "1s", value_parser = quantities::interval)]
     interval: Duration,
     /// How far back a moment can be restored
     #[arg(long, default_value = "7d", value_parser = quantities::time)]
@@ -352,6 +351,7 @@ async fn ship_until_stopped(
 /// Refuses a store that cannot fence; waits for one that does not answer.
 async fn race(store: &Objects, world: &World, stop: &Stop) -> Result<()> {
     let patient = world.with(Patience::Endless);
+    let mut backoff = Backoff::default();
     while !stop.is_stopped() {
         match probe(store, &Chance, ROUNDS_AT_START).await {
             Ok(verdict) => {
@@ -363,7 +363,7 @@ async fn race(store: &Objects, world: &World, stop: &Stop) -> Result<()> {
             }
             Err(error) => patient.note_trouble(&error),
         }
-        world.clock().sleep(TRY_AGAIN).await;
+        world.clock().sleep(backoff.next(world.random())).await;
     }
     Ok(())
 }

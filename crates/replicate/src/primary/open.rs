@@ -149,6 +149,7 @@ impl Sidecar {
             has_more: true,
             could_read: true,
             last_check: now,
+            ends: false,
         };
         sidecar.note_restorable();
         sidecar
@@ -490,6 +491,10 @@ async fn pause(world: &World, backoff: &mut Backoff, error: SourceError) -> Resu
     let text = error.to_string();
     match ending(error) {
         Some(end) => Err(end),
-        None => world.pause(backoff, Error::Source(text)).await,
+        None => {
+            let error = Error::Source(text);
+            world.note_trouble(&error);
+            world.pause(backoff, error).await
+        }
     }
 }

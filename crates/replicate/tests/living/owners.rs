@@ -129,29 +129,34 @@ fn who_cannot_follow_is_refused_at_once_and_leaves_nothing() {
 }
 
 /// Runs a sidecar, until it says that it ships; returns it, and how to read what it says.
-fn heard(stage: &Stage) -> (Process, impl Fn() -> String) {
-    let path = stage.folder.path().join("said");
-    let said = std::fs::File::create(&path).expect("a file");
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
-    command.arg("run").arg(&stage.url).arg(&stage.database).args(["--interval", "50ms"]);
-    command.stdout(said.try_clone().expect("the same file")).stderr(said);
-    let sidecar = Process::of(command.spawn().expect("it runs"));
-    let heard = move || std::fs::read_to_string(&path).expect("it is read");
+fn heard(stage: &Stage, more: &[&str]) -> (Process, impl Fn() -> String + use<>) {
+    let (sidecar, heard) = hearing(stage, more);
     while !heard().starts_with("shipping ") {
         nap(20);
     }
     (sidecar, heard)
 }
 
+/// The same, as soon as it runs.
+fn hearing(stage: &Stage, more: &[&str]) -> (Process, impl Fn() -> String + use<>) {
+    let path = stage.folder.path().join("said");
+    let said = std::fs::File::create(&path).expect("a file");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+    command.arg("run").arg(&stage.url).arg(&stage.database).args(more);
+    command.stdout(said.try_clone().expect("the same file")).stderr(said);
+    let sidecar = Process::of(command.spawn().expect("it runs"));
+    (sidecar, move || std::fs::read_to_string(&path).expect("it is read"))
+}
+
 #[test]
 fn a_sidecar_says_why_it_ends_with_0() {
     let stage = Stage::new();
-    let (sidecar, said) = heard(&stage);
+    let (sidecar, said) = heard(&stage, &["--interval", "50ms"]);
     let record = stage.agrees().record;
     assert_eq!(sidecar.terminated(), 0);
     let last = format!("everything is shipped, through record {record}\n");
     assert!(said().ends_with(&last), "{}", said());
-    let (sidecar, said) = heard(&stage);
+    let (sidecar, said) = heard(&stage, &["--interval", "50ms"]);
     std::fs::rename(&stage.database, stage.folder.path().join("moved.db")).expect("it goes");
     assert_eq!(sidecar.ended().code(), Some(0));
     assert!(
@@ -195,4 +200,46 @@ fn a_copy_is_made_once_where_nobody_can_tell_whether_its_name_is_taken() {
     assert_eq!(first.ended().code(), Some(2), "the name has a database of its own");
     assert_eq!(copies(), [""; 0]);
     assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn an_end_ships_the_snapshot_that_it_needs_however_long_the_interval_is() {
+    let stage = Stage::new();
+    let (sidecar, _) = heard(&stage, &["--interval", "1h"]);
+    stage.agrees();
+    stage.execute("CREATE TABLE another(a)");
+    stage.execute("INSERT INTO t VALUES(7, 'behind it')");
+    assert_eq!(sidecar.terminated(), 0);
+    stage.agrees();
+}
+
+#[test]
+fn a_sidecar_that_waits_for_the_database_says_for_whom() {
+    let stage = Stage::new();
+    let alone = open(&stage.database);
+    alone.execute("BEGIN IMMEDIATE; INSERT INTO t VALUES(7, 'alone')").expect("it is alone");
+    let (sidecar, said) = hearing(&stage, &["--interval", "50ms"]);
+    let what =
+        format!("process {}, which works alone or in WAL mode, is writing", std::process::id());
+    while !said().contains(&what) {
+        nap(50);
+    }
+    alone.execute("COMMIT").expect("it commits");
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn a_folder_for_copies_that_is_none_is_refused_before_anything_is_shipped() {
+    let stage = Stage::new();
+    let run = |database: &Path, scratch: &Path| {
+        says(&[Path::new("run"), &stage.url, database, Path::new("--scratch"), scratch], 2)
+    };
+    let said = run(&stage.database, &stage.folder.path().join("none"));
+    assert!(said.contains("cannot make a copy of the database in ") && said.contains("--scratch"));
+    let said = run(&stage.database, &stage.database);
+    assert!(said.contains("it is no folder"), "{said}");
+    let said = run(stage.folder.path(), stage.folder.path());
+    assert!(said.contains("it is a folder: name the database in it"), "{said}");
+    assert!(!stage.url.exists());
 }
