@@ -15,7 +15,7 @@ use plait_engine::follower::promote;
 use plait_engine::replica;
 use plait_engine::ship::Shipper;
 use plait_engine::storage::Storage as _;
-use plait_engine::storage::names::{follows_lock_path, follows_path};
+use plait_engine::storage::names::{follows_lock_path, follows_path, unwritable};
 use plait_engine::storage::os::OsStorage;
 use plait_engine::sync::wait::Wait;
 
@@ -77,6 +77,12 @@ pub fn run(args: &PromoteArgs) -> Result<u8> {
         }
         Err(e) => format!("how far it was is not known: {e}"),
     };
+    if let Some(file) = unwritable(&path) {
+        return Err(Failure::new(
+            format!("you may not write {}: {shown} stays a replica", file.display()),
+            "run the command as the owner of the files, or give them the right".to_owned(),
+        ));
+    }
     remove_mark(&path)?;
     let ended = end_following(&path);
     // A follower that runs without its lock makes it anew as long as the session lets it.

@@ -183,6 +183,34 @@ fn limits_names_and_rights_that_are_in_the_way_are_told() {
 }
 
 #[test]
+fn a_file_beside_the_database_that_may_not_be_written_is_a_problem() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    use std::os::unix::process::CommandExt as _;
+    const NOBODY: u32 = 65534;
+    let Some(scene) = Scene::concurrent() else { return };
+    let rights = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let shm = scene.beside("-shm");
+    std::fs::write(&shm, []).unwrap();
+    rights(&shm, 0o444);
+    rights(&scene.path, 0o666);
+    rights(scene.folder(), 0o777);
+    let dist = Dist::find().expect("the scene has found it");
+    let mut doctor = dist.command(&["doctor", "app.db"]);
+    if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
+        doctor.uid(NOBODY).gid(NOBODY);
+        if std::process::Command::new("true").uid(NOBODY).gid(NOBODY).status().is_err() {
+            eprintln!("skipped: this cannot run the program as another user");
+            return;
+        }
+    }
+    let ran = finish(doctor.current_dir(scene.folder()));
+    let problem = format!("but not {} beside it", shm.display());
+    is_ill(ran, "1 problem").says(&[&problem, "chmod --reference=app.db ", "-shm"]);
+}
+
+#[test]
 fn a_file_that_was_taken_away_from_living_programs_is_a_problem_and_they_are_named() {
     for suffix in ["-plait", "-plait-shm", "-shm", "-wal"] {
         for is_replaced in [false, true] {

@@ -177,6 +177,23 @@ fn an_empty_file_beside_a_log_is_told_as_what_it_is() {
 }
 
 #[test]
+fn who_has_a_session_s_file_open_and_is_no_member_is_named() {
+    let Some(scene) = Scene::concurrent() else { return };
+    let mut member = scene.shell();
+    member.run("INSERT INTO t VALUES(2, 20); SELECT count(*) FROM t;");
+    let file = std::fs::File::open(&scene.path).unwrap();
+    let mut other = std::process::Command::new("sleep").arg("60").stdin(file).spawn().unwrap();
+    let person = format!("; outside of the session open in process {} (sleep)", other.id());
+    scene.plait(&["status"]).done().says(&[&person]);
+    let said = scene.plait(&["status", "--json"]).done();
+    let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(json["openers"], serde_json::json!([other.id()]));
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert!(!scene.plait(&["status"]).done().out.contains("outside of the session"));
+}
+
+#[test]
 fn programs_on_another_sqlite_are_named() {
     for mode in ["delete", "wal", "concurrent"] {
         let Some(scene) = Scene::empty() else { return };

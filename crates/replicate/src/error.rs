@@ -360,6 +360,9 @@ impl Error {
     /// What is wrong with an object, without what to do.
     pub fn what(&self) -> String {
         match self {
+            Error::Record { number, name, why: BadRecord::Unread } => {
+                format!("record {number} ({name}) cannot be read")
+            }
             Error::Record { number, name, why } => {
                 format!("record {number} ({name}) is damaged: {why}")
             }

@@ -29,7 +29,7 @@ pub struct FollowArgs {
     /// The database, which this makes
     database: PathBuf,
     /// Time from one look for the next record to the next
-    #[arg(long, default_value = "1s", value_parser = quantities::time)]
+    #[arg(long, default_value = "1s", value_parser = quantities::interval)]
     interval: Duration,
 }
 
@@ -60,7 +60,7 @@ pub fn run(args: &FollowArgs) -> u8 {
         note(&format!("plait-replicate: {name} does not answer: it is waited for"));
     };
     let database = args.database.clone();
-    let looked = move || lies_inside(&place, &database);
+    let looked = move || is_file(&place).or_else(|| lies_inside(&place, &database));
     match real::unless_told_to_end(&runtime, &mut signals, waits, looked) {
         Some(None) => {}
         Some(Some(text)) => return say(USAGE, &text),
@@ -85,6 +85,13 @@ fn code_of(error: &Error) -> u8 {
         Error::Target { .. } | Error::Unseen(_) => AGAIN,
         _ => USAGE,
     }
+}
+
+/// Nothing is ever found there.
+fn is_file(place: &Place) -> Option<String> {
+    let there = std::fs::metadata(place.folder()?).ok()?;
+    (!there.is_dir())
+        .then(|| format!("{} is no folder: name the folder that has the replica", place.name()))
 }
 
 /// A database in the folder that it follows would be among the objects there.

@@ -81,7 +81,7 @@ Exit codes: 0 it is there, whatever became of the output, 1 it is not, 2 wrong u
 Ship a living database to a place, until told to end: all that is committed, about a second behind. Commits never wait \
 for it. SIGTERM ships the rest and ends it.
 
-Exit codes: 0 told to end, or the database was deleted or has left the mode; 1 start it again; 2 wrong usage; \
+Exit codes: 0 told to end, or the database was deleted, was moved away or has left the mode; 1 start it again; 2 wrong usage; \
 3 another sidecar has taken over: do not start it again.")]
     Run(run::RunArgs),
     /// Keep a database as a replica has it, for programs that read it, until told to end

@@ -13,6 +13,19 @@ pub fn time(text: &str) -> Result<Duration, String> {
     read.ok_or_else(|| "write a number above 0 and ms, s, m, h or d, such as 7d".to_owned())
 }
 
+/// The same, of the time from one record, or one look, to the next.
+///
+/// # Errors
+/// In words.
+pub fn interval(text: &str) -> Result<Duration, String> {
+    const LONGEST: Duration = Duration::from_secs(24 * 3600);
+    let interval = time(text)?;
+    match interval <= LONGEST {
+        true => Ok(interval),
+        false => Err("write a day or less".to_owned()),
+    }
+}
+
 /// Reads `512MiB`, `1GiB`.
 ///
 /// # Errors
@@ -33,6 +46,8 @@ mod tests {
         assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(time("7d"), Ok(Duration::from_secs(7 * 86_400)));
         assert_eq!(size("1GiB"), Ok(1 << 30));
+        assert_eq!(interval("24h"), time("1d"));
+        assert!(interval("25h").is_err());
         for bad in ["", "7", "0s", "s", "1 fortnight", "-1s"] {
             assert!(time(bad).is_err(), "{bad}");
         }

@@ -73,7 +73,7 @@ pub struct Replicas {
     pub seams: Vec<RecordNumber>,
     /// Records that are missing, from the first on that a snapshot needs.
     pub missing: Vec<Stretch>,
-    /// Records in packs that the store has and does not give, and why.
+    /// Records that the store has and does not give, in `chain/` or in packs, and why.
     pub withheld: Vec<(Stretch, Error)>,
     /// Packs that are there.
     pub packs: usize,
@@ -120,8 +120,7 @@ impl Replicas {
         let others: Vec<_> = others.into_iter().filter(is_new).collect();
         withheld.extend(others);
         withheld.sort_by_key(|(pack, _)| *pack);
-        let packs_withheld = withheld.iter().map(|(pack, _)| *pack).collect();
-        let mut reader = Reader::without(world, listing.clone(), packs_withheld);
+        let mut reader = Reader::without(world, listing.clone(), withheld.clone());
         let opening = Opening::of(world, &mut reader, &header).await?;
         let seams = seams(world, &mut reader, &header, first).await?;
         let oldest = snapshots.iter().map(|(_, snapshot)| snapshot.as_of).min();
@@ -134,6 +133,8 @@ impl Replicas {
         holes.sort_unstable();
         let course = Course { tip: &header, breaks, holes, seams: &seams };
         let spans = spans(&mut reader, &snapshots, &known, &parts, &course).await?;
+        let mut withheld = reader.into_withheld();
+        withheld.sort_by_key(|(pack, _)| *pack);
         Ok(Replicas {
             chain: header.chain,
             writer: opening.open().cloned(),

@@ -333,7 +333,7 @@ async fn record_at(reader: &mut Reader, number: RecordNumber) -> Result<Option<R
         Ok(Found::Object(bytes)) => {
             Ok(Record::decode(&bytes).ok().filter(|record| record.header.number == number))
         }
-        Err(error @ Error::Store { .. }) => Err(error),
+        Err(error @ Error::Store { .. }) if !error.is_refusal() => Err(error),
         Ok(Found::Nothing) | Err(_) => Ok(None),
     }
 }

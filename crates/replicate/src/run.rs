@@ -20,9 +20,10 @@ use plait_replicate::following::mark::Mark;
 use plait_replicate::notes::note;
 use plait_replicate::primary::{self, Sidecar};
 use plait_replicate::probe::{ROUNDS_AT_START, probe};
+use plait_replicate::store::Backoff;
 use plait_replicate::store::objects::{self, Missing, Objects};
 use plait_replicate::store::url::Place;
-use plait_replicate::world::{Patience, Trouble, World};
+use plait_replicate::world::{Patience, STAYS, Trouble, World};
 
 use tokio::runtime::Runtime;
 
@@ -33,8 +34,6 @@ use crate::said;
 
 /// A sidecar that is told to end has so long to ship the rest.
 const TO_END: Duration = Duration::from_secs(10);
-/// How often a store that does not answer is tried at the start.
-const TRY_AGAIN: Duration = Duration::from_secs(5);
 /// How often the database is told what is in the way.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
@@ -61,7 +60,7 @@ pub struct RunArgs {
     /// The database
     database: PathBuf,
     /// Time from one record to the next, while something happens
-    #[arg(long, default_value = "1s", value_parser = quantities::time)]
+    #[arg(long, default_value = "1s", value_parser = quantities::interval)]
     interval: Duration,
     /// How far back a moment can be restored
     #[arg(long, default_value = "7d", value_parser = quantities::time)]
@@ -284,11 +283,7 @@ fn tell(world: &World, database: &Arc<Database>) {
         }
     };
     if let Some(why) = world.take_refusal() {
-        note(&format!(
-            "plait-replicate: {}; what nobody needs any more stays there, and is asked for again once an hour: everything is \
-             shipped as ever",
-            line(&why)
-        ));
+        note(&format!("plait-replicate: {why}"));
     }
     let trouble = world.trouble().map(|trouble| (trouble.what, trouble.since, AGAIN));
     let trouble = trouble.or_else(waits);
@@ -345,24 +340,30 @@ async fn ship_until_stopped(
         }
     }
     shared.hurries.set(true);
-    sidecar.finish().await
+    sidecar.finish().await?;
+    let number = sidecar.tip().number;
+    let _ = said::say(&format!(
+        "it ends, as it was told to: everything is shipped, through record {number}\n"
+    ));
+    Ok(())
 }
 
 /// Refuses a store that cannot fence; waits for one that does not answer.
 async fn race(store: &Objects, world: &World, stop: &Stop) -> Result<()> {
     let patient = world.with(Patience::Endless);
+    let mut backoff = Backoff::default();
     while !stop.is_stopped() {
         match probe(store, &Chance, ROUNDS_AT_START).await {
             Ok(verdict) => {
                 patient.note_no_trouble();
                 if let Some(refusal) = &verdict.refusal {
-                    patient.note_refusal(refusal);
+                    patient.note_refusal(refusal, STAYS);
                 }
                 return verdict.check();
             }
             Err(error) => patient.note_trouble(&error),
         }
-        world.clock().sleep(TRY_AGAIN).await;
+        world.clock().sleep(backoff.next(world.random())).await;
     }
     Ok(())
 }

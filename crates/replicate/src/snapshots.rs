@@ -50,32 +50,20 @@ pub async fn known_of(reader: &mut Reader, newest: RecordNumber, chain: ChainId)
     Ok(known)
 }
 
-/// The same, but for packs that the store has and refuses to give, as one in an archive: they are returned with why, and the records
-/// of others tell what was before those.
+/// The same, without what the store has and refuses to give, as an archive does: that is returned with why, and the records of
+/// others tell what was before it.
 ///
 /// # Errors
-/// The store's, but for those of packs.
+/// The store's, but for refusals.
 pub async fn known_but_for(
     world: &World,
     listing: &Listing,
     newest: RecordNumber,
     chain: ChainId,
 ) -> Result<(Known, Vec<(Stretch, Error)>)> {
-    let mut withheld: Vec<(Stretch, Error)> = Vec::new();
-    loop {
-        let packs: Vec<Stretch> = withheld.iter().map(|(pack, _)| *pack).collect();
-        let mut reader = Reader::without(world, listing.clone(), packs.clone());
-        let error = match known_of(&mut reader, newest, chain).await {
-            Ok(known) => return Ok((known, withheld)),
-            Err(error) => error,
-        };
-        let of = match &error {
-            Error::Store { name, .. } if error.is_refusal() => crate::names::parse_pack(name),
-            _ => None,
-        };
-        let Some(pack) = of.filter(|pack| !packs.contains(pack)) else { return Err(error) };
-        withheld.push((pack, error));
-    }
+    let mut reader = Reader::without(world, listing.clone(), Vec::new());
+    let known = known_of(&mut reader, newest, chain).await?;
+    Ok((known, reader.into_withheld()))
 }
 
 /// The snapshot in a record; `None` if that is missing, damaged, or another one.
@@ -152,13 +140,17 @@ pub async fn header_before(
     chain: ChainId,
 ) -> Result<Option<Header>> {
     let mut number = there_before(reader, number);
+    let mut packs = 0;
     while number != RecordNumber::NONE {
         let header = match reader.object(number, true).await {
             Ok(Found::Object(bytes)) => header_of(&bytes).ok(),
             Err(error @ Error::Store { .. }) => return Err(error),
             Ok(Found::Nothing) | Err(Error::Gone { .. }) => break,
             Err(Error::Pack { .. }) => {
-                number = before_pack(reader, number);
+                for _ in 0..stride(packs) {
+                    number = before_pack(reader, number);
+                }
+                packs += 1;
                 continue;
             }
             Err(_) => None,
@@ -169,6 +161,16 @@ pub async fn header_before(
         }
     }
     Ok(None)
+}
+
+/// Packs in a row that are of no use, and are looked at one by one. An archive has thousands, one for each minute in which much
+/// was committed.
+const ONE_BY_ONE: u32 = 16;
+
+/// Packs to go back behind so many in a row that are of no use. What is passed over that could be read is no longer than what
+/// cannot be: moments in it are not offered.
+fn stride(packs: u32) -> u64 {
+    1 << packs.saturating_sub(ONE_BY_ONE).min(16)
 }
 
 /// True if retention has removed a record that is missing: it begins with the oldest, and leaves OPENs alone.

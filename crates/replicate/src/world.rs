@@ -4,13 +4,14 @@
 //! one of them stands still, and may drop it there, as a kill does.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::mem::{Discriminant, discriminant};
 use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, line};
 use crate::store::{Backoff, Created, Later, Store, StoreError};
 
 /// Time. The monotonic clock decides when something is done, never whether it is safe; the other
@@ -58,6 +59,9 @@ pub struct Requests {
     pub received_bytes: u64,
 }
 
+/// What follows where the store refuses to delete something.
+pub const STAYS: &str = "what nobody needs any more stays there, and is asked for again once an hour: everything is shipped as ever";
+
 /// A call that has failed and is tried again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
@@ -94,10 +98,10 @@ pub struct World {
 /// Whether the store refuses deletions.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Refusal {
-    /// Kinds so far.
-    kinds: Vec<Discriminant<StoreError>>,
-    /// Nobody was told of it yet.
-    new: Option<String>,
+    /// Kinds so far, and what followed.
+    kinds: Vec<(Discriminant<StoreError>, &'static str)>,
+    /// What was not told yet.
+    new: VecDeque<String>,
     /// An object was made since.
     ships: bool,
 }
@@ -263,29 +267,31 @@ impl World {
             Err(error) if error.is_refusal() => {
                 let refused =
                     Error::Store { what: "delete".to_owned(), name: name.to_owned(), error };
-                self.note_refusal(&refused);
+                self.note_refusal(&refused, STAYS);
                 Err(refused)
             }
             answer => self.note("delete", name, answer),
         }
     }
 
-    /// Remembers that deletions are refused.
-    pub fn note_refusal(&self, error: &Error) {
+    /// Remembers that something is refused, which is in nobody's way, and what follows from that, in words.
+    pub fn note_refusal(&self, error: &Error, then: &'static str) {
         let Error::Store { error: of, .. } = error else { return };
         let mut refusal = self.refusal.borrow_mut();
         // Each object, and each request, has other words.
-        if !refusal.kinds.contains(&discriminant(of)) {
-            refusal.kinds.push(discriminant(of));
-            (refusal.new, refusal.ships) = (Some(error.to_string()), false);
+        let kind = (discriminant(of), then);
+        if !refusal.kinds.contains(&kind) {
+            refusal.kinds.push(kind);
+            refusal.new.push_back(format!("{}; {then}", line(&error.to_string())));
+            refusal.ships = false;
         }
     }
 
-    /// Why deletions are refused, once for each kind of reason; and not before an object was made since:
+    /// What is refused, once for each kind of reason and what follows from it; and not before an object was made since:
     /// who may not create either has that trouble first.
     pub fn take_refusal(&self) -> Option<String> {
         let mut refusal = self.refusal.borrow_mut();
-        if refusal.ships { refusal.new.take() } else { None }
+        if refusal.ships { refusal.new.pop_front() } else { None }
     }
 
     /// Tries to read an object, once; `None` if there is none.

@@ -107,7 +107,7 @@ static void plMarkInode(Btree *p){
   unixInodeInfo *pInode = pFd->pMethods==&posixIoMethods ? ((unixFile*)pFd)->pInode : 0;
   if( pInode==0 ) return;
   unixEnterMutex();
-  if( pInode->iPlOwner==0 ) pInode->iPlOwner = iPlProcess;
+  if( pInode->iPlOwner==0 ) __atomic_store_n(&pInode->iPlOwner, iPlProcess, __ATOMIC_RELAXED);
   unixLeaveMutex();
 }
 
@@ -115,9 +115,12 @@ static void plMarkInode(Btree *p){
 static SQLITE_INLINE int plInherited(Btree *p){
   sqlite3_file *pFd = p->pBt->pPager->fd;
   unixInodeInfo *pInode;
+  u64 iOwner;
   if( PL_BT(p) ) return pl_check_fork(p->pPl->pConn)==SQLITE_MISUSE;
   pInode = pFd->pMethods==&posixIoMethods ? ((unixFile*)pFd)->pInode : 0;
-  return pInode && pInode->iPlOwner && pInode->iPlOwner!=iPlProcess;
+  /* Another thread may mark it now, as one of this process. */
+  iOwner = pInode ? __atomic_load_n(&pInode->iPlOwner, __ATOMIC_RELAXED) : 0;
+  return iOwner && iOwner!=iPlProcess;
 }
 
 /* CHILD-1 */

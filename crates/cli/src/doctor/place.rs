@@ -86,9 +86,12 @@ fn names(state: &Inspection, shown: &Path) -> Option<Finding> {
 
 fn rights(state: &Inspection, shown: &Path) -> Vec<Finding> {
     let folder = state.path.parent().unwrap_or(Path::new("/"));
-    let about = [(state.path.as_path(), "the file"), (folder, "its folder")];
-    let refused = about.into_iter().filter(|(path, _)| !os::is_writable(path));
-    refused
+    let file = plait_engine::storage::names::unwritable(&state.path);
+    let own = file.as_ref().filter(|file| **file == state.path);
+    let about = own.map(|file| (file.as_path(), "the file"));
+    let folder_too = Some((folder, "its folder")).filter(|(folder, _)| !os::is_writable(folder));
+    let refused = about.into_iter().chain(folder_too);
+    let mut findings: Vec<_> = refused
         .map(|(path, what)| {
             Finding::note(
                 "rights",
@@ -96,7 +99,19 @@ fn rights(state: &Inspection, shown: &Path) -> Vec<Finding> {
                 format!("ask as its owner: ls -ld {} {}", quoted(folder), quoted(shown)),
             )
         })
-        .collect()
+        .collect();
+    if let Some(beside) = file.filter(|file| *file != state.path) {
+        findings.push(Finding::problem(
+            "rights",
+            format!(
+                "you may write the database, but not {} beside it, which was made while the database could not be written: \
+                 nothing is committed until it can be",
+                beside.display()
+            ),
+            format!("chmod --reference={} {}", quoted(shown), quoted(&beside)),
+        ));
+    }
+    findings
 }
 
 fn limits(state: &Inspection) -> Vec<Finding> {

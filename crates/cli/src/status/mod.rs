@@ -53,7 +53,7 @@ pub struct Look {
     pub outside: Inspection,
     /// From inside, when somebody has it open.
     pub session: Option<Session>,
-    /// Processes that have it open by any SQLite, as far as the kernel tells; in a session its members are asked.
+    /// Processes that have it open by any SQLite, as far as the kernel tells; but for members of its session.
     pub openers: Vec<u32>,
     /// What is known of it if it is a replica.
     pub replica: Option<Replica>,
@@ -103,7 +103,10 @@ fn look(file: &Path) -> Result<Look> {
         }
         _ => None,
     };
-    let openers = if session.is_none() { openers_of(&outside.path) } else { Vec::new() };
+    let mut openers = openers_of(&outside.path);
+    if session.is_some() {
+        openers.retain(|pid| !outside.alive().contains(pid));
+    }
     let replica = Replica::of(&outside.path, outside.header);
     Ok(Look { outside, session, openers, replica, at: Instant::now() })
 }
@@ -141,8 +144,8 @@ fn as_json(file: &Path, look: &Look) -> Json {
         "in_use": look.outside.is_in_use() || look.outside.lone.is_open || !look.openers.is_empty(),
         "processes": look.outside.alive().iter().map(|&pid| (pid != 0).then_some(pid)).collect::<Vec<_>>(),
     });
+    out["openers"] = json!(look.openers);
     if look.session.is_none() {
-        out["openers"] = json!(look.openers);
         out["writer"] = json!(look.outside.lone.writer);
         out["wal_commits"] = json!(look.outside.wal_commits());
     }

@@ -43,9 +43,13 @@ pub fn text(file: &Path, look: &Look, before: Option<&Look>) -> String {
     };
     let _ = writeln!(
         out,
-        "{head}: concurrent mode, open in {}, {}",
+        "{head}: concurrent mode, open in {}, {}{}",
         people(look.outside.alive()),
-        of(session.value("connections"), "connection", "connections")
+        of(session.value("connections"), "connection", "connections"),
+        match &look.openers[..] {
+            [] => String::new(),
+            others => format!("; outside of the session open in {}", people(others)),
+        }
     );
     let rates = before.and_then(|b| Some((b.session.as_ref()?, (look.at - b.at).as_secs_f64())));
     let pages = prepared_pages(look).into_iter().chain(put_aside(look)).collect();

@@ -3,6 +3,9 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, AtFlags, CWD};
+use rustix::io::Errno;
+
 /// Returns the name of the database's log.
 pub fn log_path(base: &Path) -> PathBuf {
     suffixed(base, "-plait")
@@ -22,6 +25,17 @@ pub fn follows_path(base: &Path) -> PathBuf {
 /// lives.
 pub fn follows_lock_path(base: &Path) -> PathBuf {
     suffixed(base, "-plait-follows.lock")
+}
+
+/// The first of the database's own file and those beside it that is there and that this process may not write. SQLite makes
+/// the others with the rights of the first, as it is then.
+pub fn unwritable(base: &Path) -> Option<PathBuf> {
+    let files = ["", "-journal", "-wal", "-shm", "-plait", "-plait-shm"];
+    let mut files = files.into_iter().map(|suffix| suffixed(base, suffix));
+    files.find(|file| {
+        let may = rustix::fs::accessat(CWD, file, Access::WRITE_OK, AtFlags::EACCESS);
+        may.is_err_and(|e| [Errno::ACCESS, Errno::PERM, Errno::ROFS].contains(&e))
+    })
 }
 
 /// What the name of a mark ends in.

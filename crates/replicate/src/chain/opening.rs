@@ -1,7 +1,7 @@
 //! The OPEN of a record's writer.
 
 use super::{Found, Reader};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ids::Hash;
 use crate::names;
 use crate::record::{Header, Open, Record};
@@ -27,7 +27,10 @@ impl Opening {
     pub async fn of(world: &World, reader: &mut Reader, header: &Header) -> Result<Opening> {
         let read = match reader.object(header.opened, true).await {
             Ok(Found::Object(bytes)) => Some(bytes),
-            Ok(Found::Nothing) | Err(_) => world.get(&names::record(header.opened)).await?,
+            other => match (world.get(&names::record(header.opened)).await?, other) {
+                (None, Err(error @ Error::Store { .. })) => return Err(error),
+                (found, _) => found,
+            },
         };
         let Some(record) = read.and_then(|bytes| Record::decode(&bytes).ok()) else {
             return Ok(Opening::Missing);

@@ -11,7 +11,7 @@ use crate::ids::{ChainId, Hash, RecordNumber};
 use crate::names;
 use crate::pack::{BadPack, Entry, Pack};
 use crate::record::{BadRecord, Record};
-use crate::world::World;
+use crate::world::{Patience, World};
 
 /// A reader that waits at the end of the chain looks this often whether it is behind retention.
 const LIST_EVERY: Duration = Duration::from_secs(60);
@@ -30,13 +30,14 @@ pub struct Reader {
     world: World,
     listing: Option<(Duration, Listing)>,
     pack: Option<Pack>,
-    unread: Vec<Stretch>,
+    /// What the store refuses to give, and why; `None`: a refusal is an error.
+    withheld: Option<Vec<(Stretch, Error)>>,
 }
 
 impl Reader {
     /// Begins without having looked.
     pub fn new(world: &World) -> Reader {
-        Reader { world: world.clone(), listing: None, pack: None, unread: Vec::new() }
+        Reader { world: world.clone(), listing: None, pack: None, withheld: None }
     }
 
     /// Begins with a list that was made just now.
@@ -45,9 +46,14 @@ impl Reader {
         Reader { listing: Some((made, listing)), ..Reader::new(world) }
     }
 
-    /// The same, where it is known that the store does not give some packs: they are as damaged ones.
-    pub fn without(world: &World, listing: Listing, unread: Vec<Stretch>) -> Reader {
-        Reader { unread, ..Reader::with(world, listing) }
+    /// The same, for which what the store has and refuses to give, as an archive does, is as damaged. `withheld` is known.
+    pub fn without(world: &World, listing: Listing, withheld: Vec<(Stretch, Error)>) -> Reader {
+        Reader { withheld: Some(withheld), ..Reader::with(world, listing) }
+    }
+
+    /// Packs, and records in `chain/`, that the store has refused to give, and why.
+    pub fn into_withheld(self) -> Vec<(Stretch, Error)> {
+        self.withheld.unwrap_or_default()
     }
 
     /// The list that this reader goes by.
@@ -76,7 +82,10 @@ impl Reader {
             if let Some(bytes) = self.packed(number).await? {
                 return Ok(Found::Object(bytes));
             }
-            let found = self.world.get(&names::record(number)).await?;
+            let found = match self.given((number, number), &names::record(number)).await? {
+                Given::Found(found) => found,
+                Given::Withheld => return Err(unread(number)),
+            };
             let is_open = |bytes: &Bytes| Record::decode(bytes).is_ok_and(|r| r.open().is_some());
             if let Some(bytes) = &found
                 && (!is_open(bytes) || is_planted(Fault::StrayBelieved))
@@ -142,10 +151,11 @@ impl Reader {
                 return Ok(None);
             };
             let name = names::pack(first, last);
-            if self.unread.contains(&(first, last)) {
-                return Err(Error::Pack { name, why: BadPack::Unread });
-            }
-            let Some(bytes) = self.world.get(&name).await? else {
+            let found = match self.given((first, last), &name).await? {
+                Given::Found(found) => found,
+                Given::Withheld => return Err(Error::Pack { name, why: BadPack::Unread }),
+            };
+            let Some(bytes) = found else {
                 // The list is old.
                 self.look().await?;
                 let listing = self.listing.as_ref().map(|(_, listing)| listing);
@@ -166,15 +176,59 @@ impl Reader {
         }
     }
 
-    async fn large(&self, number: RecordNumber, hash: Hash) -> Result<Bytes> {
+    /// Reads an object that has the records of a stretch.
+    async fn given(&mut self, of: Stretch, name: &str) -> Result<Given> {
+        let Some(withheld) = &mut self.withheld else {
+            return Ok(Given::Found(self.world.get(name).await?));
+        };
+        if withheld.iter().any(|(stretch, _)| *stretch == of) {
+            return Ok(Given::Withheld);
+        }
+        // Where others are refused, this one is asked for once.
+        let mut answer = None;
+        if !withheld.is_empty() {
+            let once = self.world.with(Patience::Tries(1)).get(name).await;
+            answer =
+                Some(once).filter(|once| once.as_ref().map_or_else(Error::is_refusal, |_| true));
+        }
+        let answer = match answer {
+            Some(answer) => answer,
+            None => self.world.get(name).await,
+        };
+        match answer {
+            Err(error) if error.is_refusal() => {
+                // It is an answer: the store works.
+                self.world.note_no_trouble();
+                withheld.push((of, error));
+                Ok(Given::Withheld)
+            }
+            answer => Ok(Given::Found(answer?)),
+        }
+    }
+
+    async fn large(&mut self, number: RecordNumber, hash: Hash) -> Result<Bytes> {
         let name = names::record(number);
-        let bytes = self.world.get(&name).await?.ok_or_else(|| missing(number))?;
+        let bytes = match self.given((number, number), &name).await? {
+            Given::Found(found) => found.ok_or_else(|| missing(number))?,
+            Given::Withheld => return Err(unread(number)),
+        };
         if Hash::of(&bytes) != hash {
             let why = Record::decode(&bytes).err().unwrap_or(BadRecord::Checksum("object"));
             return Err(Error::Record { number, name, why });
         }
         Ok(bytes)
     }
+}
+
+/// What the store has answered.
+enum Given {
+    Found(Option<Bytes>),
+    /// It refuses, and this reader goes on without that.
+    Withheld,
+}
+
+fn unread(number: RecordNumber) -> Error {
+    Error::Record { number, name: names::record(number), why: BadRecord::Unread }
 }
 
 fn missing(number: RecordNumber) -> Error {

@@ -2,11 +2,12 @@
 
 use std::any::Any;
 use std::path::Path;
+use std::time::Duration;
 
 use super::mark::Mark;
 use super::{Done, Following, Live, Stuck, target, with_suffix};
 use crate::apply::Progress;
-use crate::chain::{Found, Reader};
+use crate::chain::{Found, Reader, Tip};
 use crate::error::{Error, Result};
 use crate::ids::{ChainId, CommitTs, Hash, Position, RecordNumber};
 use crate::library;
@@ -14,11 +15,15 @@ use crate::new_file::NewFile;
 use crate::record::{Header, Item, Record, header_of};
 use crate::restore::{Restored, Stop, restore};
 use crate::snapshots::lineage_of;
+use crate::world::World;
 
 /// Records behind an OPEN in which the first commit is looked for.
 const FIRST_RECORDS: u32 = 8;
 /// Looks for a copy, behind each of which it is tried once more to go on record by record.
 const LOOKS: u32 = 20;
+
+/// From one look at what was in the way of a copy to the next.
+const LOOK_AGAIN: Duration = Duration::from_secs(20);
 
 /// Behind the name of a copy that is made beside a database.
 pub(super) const COPIED: &str = ".copied";
@@ -27,6 +32,56 @@ pub(super) const COPIED: &str = ".copied";
 pub(super) struct Made {
     file: Box<NewFile>,
     mark: Mark,
+}
+
+/// A copy that could not be made, for what is at the place.
+pub(super) struct Failed {
+    /// The newest snapshot then.
+    snapshot: RecordNumber,
+    error: Error,
+    /// The object that was in the way, and what stood there.
+    object: String,
+    hash: Option<Hash>,
+    /// When that was looked at.
+    looked: Duration,
+}
+
+impl Failed {
+    /// One that stands until an object is another one, or a snapshot of later is there; `None` for what comes and goes.
+    async fn of(world: &World, snapshot: RecordNumber, error: &Error) -> Option<Failed> {
+        let object = object_of(error)?.to_owned();
+        let hash = hash_at(world, &object).await.ok()?;
+        let error = error.clone();
+        Some(Failed { snapshot, error, object, hash, looked: world.clock().now() })
+    }
+
+    async fn stands(&mut self, world: &World, snapshot: RecordNumber) -> Result<bool> {
+        if self.snapshot != snapshot {
+            return Ok(false);
+        }
+        let now = world.clock().now();
+        if now < self.looked + LOOK_AGAIN {
+            return Ok(true);
+        }
+        self.looked = now;
+        Ok(hash_at(world, &self.object).await? == self.hash)
+    }
+}
+
+/// The object that is damaged, or missing, if that is what has failed.
+fn object_of(error: &Error) -> Option<&str> {
+    match error {
+        Error::Record { name, .. }
+        | Error::Missing { name, .. }
+        | Error::Unlinked { name, .. }
+        | Error::Pack { name, .. }
+        | Error::Part { name, .. } => Some(name),
+        _ => None,
+    }
+}
+
+async fn hash_at(world: &World, name: &str) -> Result<Option<Hash>> {
+    Ok(world.get(name).await?.map(|bytes| Hash::of(&bytes)))
 }
 
 impl Following {
@@ -120,45 +175,39 @@ impl Following {
         put
     }
 
-    /// Restores the newest record beside the database; `None` if that is no later one than it has, or what
-    /// led no further would be in the way of that, too.
-    async fn make(&self) -> Result<Option<Made>> {
+    /// Restores the newest record beside the database, or what is before damage, where that is more than it has; `None` if that
+    /// is no later one than it has, or what led no further would be in the way of that, too.
+    async fn make(&mut self) -> Result<Option<Made>> {
         let has = self.mark.as_ref().map_or(RecordNumber::NONE, |mark| mark.record);
-        let tip = self.tip().await?;
-        let header = &tip.record.header;
-        self.refuse_another_chain(header.chain)?;
-        let leads_on = match self.stuck {
-            None | Some(Stuck::Refused) => true,
-            Some(Stuck::Begins | Stuck::Damaged(_)) => header.snapshot > has,
-            Some(Stuck::PutBack) => header.snapshot > header.broken,
-        };
-        if header.number < has {
-            return Err(Error::Behind { number: has, newest: header.number });
-        }
-        if header.number <= has || !leads_on {
-            return Ok(None);
-        }
-        // Another snapshot than the newest one leads nowhere from here.
-        if matches!(self.stuck, Some(Stuck::Begins | Stuck::Damaged(_))) {
-            let mut reader = Reader::with(&self.world, tip.listing.clone());
-            let lineage = lineage_of(&mut reader, header.snapshot, header.chain).await?;
-            if lineage.is_none() {
-                return Ok(None);
+        let (snapshot, mut made) = match self.tip().await {
+            Ok(tip) if !self.leads_on(&tip, has).await? => return Ok(None),
+            Ok(tip) => (tip.record.header.snapshot, None),
+            // What it has it need not copy again.
+            Err(damage) if damage.damaged().is_some() && has == RecordNumber::NONE => {
+                (RecordNumber::NONE, Some(Err(damage)))
             }
-        }
+            Err(error) => return Err(error),
+        };
+        self.refuse_again(snapshot).await?;
         let database = &self.settings.database;
         let beside = match std::fs::symlink_metadata(database).is_ok() {
             true => with_suffix(database, COPIED),
             false => database.clone(),
         };
-        let mut made = self.restored(&beside, Stop::Newest).await;
-        // Where nothing is there yet, what is before damage is better than nothing. Behind that it is as for any that has so much.
-        if has == RecordNumber::NONE
-            && let Err(damage) = &made
-            && let Some(damaged) = damage.damaged()
-            && let Ok(before) = self.restored(&beside, Stop::Record(damaged.before())).await
+        if made.is_none() {
+            made = Some(self.restored(&beside, Stop::Newest).await);
+        }
+        let mut made = made.expect("one of both");
+        if let Err(damage) = &made
+            && let Some(damaged) = damage.damaged().filter(|damaged| damaged.before() > has)
         {
-            made = Ok(before);
+            let before = self.restored(&beside, Stop::Record(damaged.before())).await;
+            if before.as_ref().map_or_else(|error| object_of(error).is_none(), |_| true) {
+                made = before;
+            }
+        }
+        if let Err(error) = &made {
+            self.failed = Failed::of(&self.world, snapshot, error).await;
         }
         let (restored, mut file) = made?;
         let mark = self.mark_of(&restored).await?;
@@ -176,6 +225,39 @@ impl Following {
             file.verify().map_err(|why| failed(&why))?;
         }
         Ok(Some(Made { file, mark }))
+    }
+
+    /// True if a copy of the newest record is of use behind what a database has, and can be had as far as headers tell.
+    async fn leads_on(&self, tip: &Tip, has: RecordNumber) -> Result<bool> {
+        let header = &tip.record.header;
+        self.refuse_another_chain(header.chain)?;
+        let leads_on = match self.stuck {
+            None | Some(Stuck::Refused) => true,
+            Some(Stuck::Begins | Stuck::Damaged(_)) => header.snapshot > has,
+            Some(Stuck::PutBack) => header.snapshot > header.broken,
+        };
+        if header.number < has {
+            return Err(Error::Behind { number: has, newest: header.number });
+        }
+        if header.number == has || !leads_on {
+            return Ok(false);
+        }
+        // Another snapshot than the newest one leads nowhere from here.
+        if !matches!(self.stuck, Some(Stuck::Begins | Stuck::Damaged(_))) {
+            return Ok(true);
+        }
+        let mut reader = Reader::with(&self.world, tip.listing.clone());
+        Ok(lineage_of(&mut reader, header.snapshot, header.chain).await?.is_some())
+    }
+
+    /// Fails as the last copy has, if the next one would: it has all pages, which may be many.
+    async fn refuse_again(&mut self, snapshot: RecordNumber) -> Result<()> {
+        let Some(failed) = &mut self.failed else { return Ok(()) };
+        if failed.stands(&self.world, snapshot).await? {
+            return Err(failed.error.clone());
+        }
+        self.failed = None;
+        Ok(())
     }
 
     /// Restores a record into a new file for `beside`.

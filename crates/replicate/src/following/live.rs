@@ -16,6 +16,7 @@ use plait_engine::database::StillFollows;
 use plait_engine::follower::Follower;
 use plait_engine::ids::Lsn;
 use plait_engine::ship::Shipper;
+use plait_engine::storage::names::unwritable;
 use plait_engine::sync::wait::Wait;
 
 /// Longest wait for a lock of the database.
@@ -61,6 +62,12 @@ impl From<String> for Unjoined {
     }
 }
 
+/// The file that may not be written, to go on behind other words; nothing if there is none.
+fn for_want_of_rights(database: &Path) -> String {
+    let file = unwritable(database);
+    file.map_or_else(String::new, |file| format!(": this user may not write {}", file.display()))
+}
+
 impl Live {
     /// Joins the session of a database, to apply frames of the session with this salt, behind one with
     /// this checksum. Nobody else writes it from then on (REPLICA-3), nor does this once `still` says that another
@@ -89,10 +96,13 @@ impl Live {
         };
         let connection = open().map_err(|e| Unjoined::of(&path, &e))?;
         // A replica that was made before its file could say so, or was killed before it did.
-        plait_sqlite::heed_mark(&path)
-            .map_err(|why| format!("cannot make {shown} read-only for others: {why}"))?;
-        let joined = Shipper::joined(&path)
-            .ok_or_else(|| format!("{shown} is not in concurrent mode any more: begin anew"))?;
+        plait_sqlite::heed_mark(&path).map_err(|why| {
+            format!("cannot make {shown} read-only for others: {why}{}", for_want_of_rights(&path))
+        })?;
+        let joined = Shipper::joined(&path).ok_or_else(|| match unwritable(&path) {
+            Some(_) => format!("cannot write {shown}{}", for_want_of_rights(&path)),
+            None => format!("{shown} is not in concurrent mode any more: begin anew"),
+        })?;
         // From here on nobody else writes it, whenever they opened it.
         let mut wait = Wait { timeout: PATIENCE, busy: None, interrupted: &mut || false };
         let follower = Follower::new(joined.clone(), behind, still, &mut wait);

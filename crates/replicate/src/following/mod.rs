@@ -45,7 +45,7 @@ use std::time::Duration;
 
 use plait_engine::storage::names::{follows_lock_path, follows_path};
 
-use self::copying::{COPIED, Made};
+use self::copying::{COPIED, Failed, Made};
 use self::gathering::Batch;
 pub use self::live::{Live, Unjoined};
 use self::mark::{Mark, Trouble};
@@ -115,6 +115,8 @@ pub struct Following {
     has_looked: bool,
     /// A copy that the database did not take yet.
     made: Option<Made>,
+    /// The last copy that could not be made.
+    failed: Option<Failed>,
     /// Failures of the database in a row.
     failures: u32,
     /// The last trouble that was told.
@@ -153,33 +155,12 @@ impl Following {
         let refused = Error::Taken;
         let settings =
             Settings { database: resolved(&settings.database).map_err(refused)?, ..settings };
+        // A database of somebody else's gets no lock beside it.
+        refuse_taken(&settings)?;
         let lock = lock(&settings.database)?;
-        let shown = settings.database.display();
-        let mark = Mark::read(&settings.database).map_err(refused)?;
+        let mark = refuse_taken(&settings)?;
         let there = bytes_of(&settings.database)?;
         let is_there = there.is_some();
-        match &mark {
-            // SQLite makes an empty file where a program opens the name too early.
-            None if there.is_some_and(|bytes| bytes > 0) => {
-                if Live::is_told_of_follower(&settings.database) {
-                    return Err(Error::Taken(format!(
-                        "{shown} is a replica, and its mark was deleted, so that nobody can tell how far it is: \
-                         `plait promote {shown}` makes it a database of its own; or close all programs, remove it with \
-                         the files beside it, and follow anew"
-                    )));
-                }
-                return Err(Error::Taken(format!(
-                    "{shown} is there, and follows nothing: choose a name that is free, so that no data is lost"
-                )));
-            }
-            Some(mark) if is_there && !is_place(&settings.place, &mark.place) => {
-                return Err(Error::Taken(format!(
-                    "{shown} follows {}: name that place, or choose another database",
-                    mark.place
-                )));
-            }
-            _ => {}
-        }
         // Behind so many failures it is said, and tried again.
         let world = world.with(Patience::Tries(TRIES));
         let reader = Reader::new(&world);
@@ -199,6 +180,7 @@ impl Following {
             stuck: None,
             has_looked: false,
             made: None,
+            failed: None,
             failures: 0,
             told: None,
             backoff: Backoff::default(),
@@ -637,6 +619,35 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 
 fn is_place(named: &str, other: &str) -> bool {
     named == other || Place::parse(named).is_ok_and(|place| place.is(other))
+}
+
+/// Fails if the name has what follows nothing, or another place; returns the mark that is there.
+fn refuse_taken(settings: &Settings) -> Result<Option<Mark>> {
+    let shown = settings.database.display();
+    let mark = Mark::read(&settings.database).map_err(Error::Taken)?;
+    let there = bytes_of(&settings.database)?;
+    match &mark {
+        // SQLite makes an empty file where a program opens the name too early.
+        None if there.is_some_and(|bytes| bytes > 0) => {
+            if Live::is_told_of_follower(&settings.database) {
+                return Err(Error::Taken(format!(
+                    "{shown} is a replica, and its mark was deleted, so that nobody can tell how far it is: \
+                     `plait promote {shown}` makes it a database of its own; or close all programs, remove it with \
+                     the files beside it, and follow anew"
+                )));
+            }
+            Err(Error::Taken(format!(
+                "{shown} is there, and follows nothing: choose a name that is free, so that no data is lost"
+            )))
+        }
+        Some(mark) if there.is_some() && !is_place(&settings.place, &mark.place) => {
+            Err(Error::Taken(format!(
+                "{shown} follows {}: name that place, or choose another database",
+                mark.place
+            )))
+        }
+        _ => Ok(mark),
+    }
 }
 
 /// Bytes of a file, `None` if nothing has the name. Where that cannot be found out, something may have it.

@@ -27,6 +27,7 @@ use plait_client::{BUSY, Connection, Library, NOTADB, OpenFlags};
 use plait_engine::database::Database;
 use plait_engine::ids as engine;
 use plait_engine::ship::{self, Happened, Scratch, Shipper};
+use plait_engine::storage::names::unwritable;
 use plait_engine::sync::wait::Wait;
 use plait_replicate::holders;
 use plait_replicate::ids::{
@@ -36,6 +37,7 @@ use plait_replicate::library;
 use plait_replicate::record::{Follows, Frames, Merge};
 use plait_replicate::shelf::Shelf;
 use plait_replicate::source::{BaseCopy, Event, Source, SourceError, Start, TipOf};
+use rustix::fs::{Access, AtFlags, CWD};
 // The spliced amalgamation that `Library::linked` is about.
 use plait_sqlite as _;
 
@@ -114,6 +116,13 @@ impl Living {
         };
         let say = |what: &str| refused(what, false);
         let path = std::fs::canonicalize(path).map_err(|e| refused(&e.to_string(), true))?;
+        if path.is_dir() {
+            return Err(refused("it is a folder: name the database in it", true));
+        }
+        // Before anything is shipped: a snapshot needs it.
+        if let Some(why) = refuse_scratch(&settings.scratch) {
+            return Err(Refused { text: why, is_usage: true });
+        }
         let open = || {
             let connection = Library::linked().open_with(&path, OpenFlags::ReadWrite)?;
             connection.busy_timeout(PATIENCE)?;
@@ -136,8 +145,16 @@ impl Living {
             let what = format!("its journal mode is {mode}: run `plait enable` on it first");
             return Err(refused(&what, true));
         }
-        let database = Shipper::joined(&path)
-            .ok_or_else(|| say("it did not become a member of its session"))?;
+        let database = Shipper::joined(&path).ok_or_else(|| match unwritable(&path) {
+            Some(file) => refused(
+                &format!(
+                    "this user may not write {}: run this as the owner of the database, or give it that right",
+                    file.display()
+                ),
+                true,
+            ),
+            None => say("it did not become a member of its session"),
+        })?;
         let instance = instance::of(&path, settings.machine.as_deref());
         Ok(Living {
             file: named(&path),
@@ -182,7 +199,9 @@ impl Living {
                 self.shared.end.set(Some(end));
                 let shown = self.path.display();
                 SourceError::Ended(match named(&self.path) {
-                    None => format!("{shown} was deleted"),
+                    None => format!(
+                        "{shown} was deleted or moved away: where it was moved, start this for its new name"
+                    ),
                     now if now == self.file => error.to_string(),
                     // Files beside it may be the new one's by now: the engine takes them for the former one's.
                     Some(_) => format!(
@@ -221,6 +240,23 @@ impl Living {
         };
         f(shipper).map_err(|error| self.failed(&error))
     }
+}
+
+/// Why no copy could be made in a folder.
+fn refuse_scratch(folder: &Path) -> Option<String> {
+    let shown = folder.display();
+    let may = match std::fs::metadata(folder) {
+        Ok(there) if !there.is_dir() => Err("it is no folder".to_owned()),
+        Ok(_) => {
+            rustix::fs::accessat(CWD, folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
+                .map_err(|e| std::io::Error::from(e).to_string())
+        }
+        Err(e) => Err(e.to_string()),
+    };
+    let refused = may.err()?;
+    Some(format!(
+        "cannot make a copy of the database in {shown}: {refused}: name another folder by --scratch"
+    ))
 }
 
 /// Device and inode.

@@ -9,7 +9,7 @@ use crate::fault::{Fault, is_planted};
 use crate::ids::{Hash, RecordNumber};
 use crate::names;
 use crate::record::{Header, Item, Record};
-use crate::store::{Backoff, Created};
+use crate::store::{Backoff, Created, StoreError};
 use crate::world::World;
 
 use super::{Sidecar, Writer};
@@ -37,15 +37,7 @@ pub async fn create(world: &World, number: RecordNumber, bytes: &Bytes) -> Resul
                 Some(found) if found == *bytes => return Ok(Outcome::Known),
                 Some(found) => return Ok(Outcome::Taken(found)),
                 // The store has refused one of two requests that met, or both.
-                None => Error::Store {
-                    what: "create".to_owned(),
-                    name: name.clone(),
-                    error: crate::store::StoreError::Failed(
-                        "it says that the object exists, and that it does not: where that stays so, something else has its name, \
-                         as a folder or a link that leads nowhere; move that away"
-                            .to_owned(),
-                    ),
-                },
+                None => neither_made_nor_there(&name),
             },
             Err(_) if is_planted(Fault::NumberAhead) => return Ok(Outcome::Known),
             Err(error) if error.is_gone() => return Err(error),
@@ -55,6 +47,14 @@ pub async fn create(world: &World, number: RecordNumber, bytes: &Bytes) -> Resul
         world.note_trouble(&error);
         world.pause(&mut backoff, error).await?;
     }
+}
+
+/// Why an object cannot be made that is not there.
+pub fn neither_made_nor_there(name: &str) -> Error {
+    let why = "it says that the object exists, and that it does not: where that stays so, something else has its name, as a \
+               folder or a link that leads nowhere; move that away";
+    let error = StoreError::Failed(why.to_owned());
+    Error::Store { what: "create".to_owned(), name: name.to_owned(), error }
 }
 
 /// Says whose record it is.

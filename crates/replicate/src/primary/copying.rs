@@ -178,7 +178,7 @@ impl Sidecar {
         let copy = match self.source.base(self.tracks.least()) {
             Ok(Some(copy)) => copy,
             Ok(None) => {
-                self.snapshots.retry.not_before = self.world.clock().now() + self.settings.interval;
+                self.snapshots.retry.not_before = self.world.clock().now() + self.soon();
                 return Ok(false);
             }
             Err(error) => return self.give_up_copy(error),

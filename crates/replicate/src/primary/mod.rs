@@ -107,6 +107,9 @@ const DELETE_TRIES: u32 = 4;
 /// A pause before the database is asked again, at the end.
 const PAUSE_TO_END: Duration = Duration::from_millis(100);
 
+/// Between two looks at the database where a snapshot waits for what the next one finds, however long the interval is.
+const SOON: Duration = Duration::from_secs(1);
+
 /// A sidecar that has opened its epoch.
 pub struct Sidecar {
     world: World,
@@ -130,6 +133,8 @@ pub struct Sidecar {
     could_read: bool,
     /// When the own OPEN was last looked for.
     last_check: Duration,
+    /// It ships the rest: each read has all that is committed.
+    ends: bool,
 }
 
 /// The end of the chain, as its writer knows it.
@@ -198,6 +203,7 @@ impl Sidecar {
     /// # Errors
     /// As [`Sidecar::run`].
     pub async fn finish(&mut self) -> Result<()> {
+        self.ends = true;
         // A read may end before what it could not read, without an error: the next one has that.
         let mut ends = 0;
         while ends < 2 {
@@ -279,13 +285,19 @@ impl Sidecar {
         if self.has_more || self.snapshots.is_ready_to_name(&self.tracks) {
             return Duration::ZERO;
         }
-        let due = self.last_look + self.settings.interval;
+        let pause =
+            if self.snapshots.awaits_a_look() { self.soon() } else { self.settings.interval };
+        let due = self.last_look + pause;
         due.saturating_sub(self.world.clock().now())
     }
 
     fn time_to_others(&self) -> Duration {
-        // What waits for a pause after a failure waits at most for an interval.
-        self.settings.interval
+        // What waits for a pause after a failure waits no longer than this.
+        self.soon()
+    }
+
+    fn soon(&self) -> Duration {
+        self.settings.interval.min(SOON)
     }
 }
 

@@ -95,7 +95,8 @@ impl Sidecar {
                 (Some(before), _) => lost_before(&world, &before.tip).await?,
                 (None, _) => None,
             };
-            looked = before.is_some().then(|| lost.clone());
+            // Behind a damaged one another writer may have led on.
+            looked = before.as_ref().filter(|of| !of.tip.is_damaged).map(|_| lost.clone());
             if let Some(opened) = try_open(&world, &mut *source, nonce, before, lost).await? {
                 let chain = opened.record.header.chain;
                 let hash = Hash::of(&opened.bytes);
@@ -148,6 +149,7 @@ impl Sidecar {
             has_more: true,
             could_read: true,
             last_check: now,
+            ends: false,
         };
         sidecar.note_restorable();
         sidecar
@@ -325,7 +327,16 @@ async fn refuse_others(
     // An OPEN is in `chain/`, too, if its pack is out of reach.
     let few = world.with(Patience::Tries(LOOKS));
     let mut reader = Reader::with(&few, tip.listing.clone());
-    let opening = Opening::of(world, &mut reader, header).await?;
+    let opening = loop {
+        match Opening::of(world, &mut reader, header).await {
+            Err(error @ Error::Store { .. }) => {
+                if refusal_of(world, error).await?.is_some() {
+                    break Opening::Missing;
+                }
+            }
+            opening => break opening?,
+        }
+    };
     let is_another = opening == Opening::Another;
     let open = opening.open().cloned();
     let is_ours = open.as_ref().is_some_and(|open| open.instance == source.instance());
@@ -480,6 +491,10 @@ async fn pause(world: &World, backoff: &mut Backoff, error: SourceError) -> Resu
     let text = error.to_string();
     match ending(error) {
         Some(end) => Err(end),
-        None => world.pause(backoff, Error::Source(text)).await,
+        None => {
+            let error = Error::Source(text);
+            world.note_trouble(&error);
+            world.pause(backoff, error).await
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::append::neither_made_nor_there;
 use super::{DELETE_TRIES, Retry, Settings, Sidecar};
 use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
@@ -185,7 +186,7 @@ impl Sidecar {
             Ok(Created::Made) => Ok(()),
             Ok(Created::Exists) => match self.once.get(name).await {
                 Ok(Some(_)) => Ok(()),
-                Ok(None) => return,
+                Ok(None) => Err(neither_made_nor_there(name)),
                 Err(error) => Err(error),
             },
             Err(error) => Err(error),

@@ -42,9 +42,13 @@ use crate::names::{self, Upload};
 use crate::pack::Pack;
 use crate::record::{Header, Item, Record, SnapshotRef};
 use crate::snapshots;
+use crate::world::STAYS;
 
 /// So many refusals in a row are the store's rule, not one object's.
 const REFUSALS: u32 = 8;
+
+/// What follows where the store refuses to give what may have a snapshot that is kept.
+const NOTHING_GOES: &str = "nothing goes from the place until that can be read, for a snapshot in it may need what is old: everything is shipped as ever";
 
 /// A sweep for which it is no time, because the newest record cannot be restored, is tried again after this.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
@@ -257,6 +261,11 @@ impl Sidecar {
     /// cannot be reached without it.
     async fn plan_sweep(&mut self) -> Result<Option<RecordNumber>> {
         let is_first = self.retention.has_not_looked();
+        // What would go may be all that can be restored, until the next snapshot is complete. A start looks what was removed.
+        if !self.is_restorable() && !is_first {
+            self.tracks.forget_below(self.snapshots.least(self.flow.position.base));
+            return Ok(None);
+        }
         let Looked { known, withheld, is_sure } = match self.retention.known.take() {
             Some(known) => Looked { known, withheld: Vec::new(), is_sure: true },
             None => self.look_through().await?,
@@ -266,11 +275,6 @@ impl Sidecar {
             self.snapshots.learn(newest);
         }
         self.tracks.forget_below(self.snapshots.least(self.flow.position.base));
-        // What would go may be all that can be restored, until the next snapshot is complete. A start looks what was removed.
-        if !self.is_restorable() && !is_first {
-            self.retention.known = is_sure.then_some(known);
-            return Ok(None);
-        }
         let (listing, listed) = self.list_all().await?;
         // Where a pack is refused the newest one may not be known whole, which a start has judged.
         let removed = match withheld.is_empty() || is_complete(&known, self.writer.tip.snapshot) {
@@ -287,7 +291,7 @@ impl Sidecar {
         let first = known.iter().map(|(_, snapshot)| snapshot.first).min();
         let is_in_the_way = |pack: &Stretch| !is_one_before || first.is_none_or(|f| pack.1 >= f);
         if let Some((_, why)) = withheld.iter().find(|(pack, _)| is_in_the_way(pack)) {
-            self.world.note_refusal(why);
+            self.world.note_refusal(why, NOTHING_GOES);
             return Ok(None);
         }
         let is_whole = known.iter().all(|(number, _)| is_complete(&known, *number));
@@ -428,7 +432,9 @@ impl Sidecar {
         let mut there = BTreeSet::new();
         // Without any pack a list would begin with the first folder again, and end at one that is empty.
         let newest = packs.iter().map(|(_, last)| *last).max();
-        for (first, last) in packs {
+        let mut refused = 0;
+        // An archive has the oldest.
+        for (first, last) in packs.into_iter().rev() {
             if last >= floor || Some(last) == newest {
                 continue;
             }
@@ -441,11 +447,17 @@ impl Sidecar {
             }
             let bytes = match self.once.get(&name).await {
                 Err(error) if error.is_refusal() => {
-                    self.world.note_refusal(&error);
+                    self.world.note_no_trouble();
+                    self.world.note_refusal(&error, STAYS);
+                    refused += 1;
+                    if refused >= REFUSALS {
+                        break;
+                    }
                     continue;
                 }
                 bytes => bytes?,
             };
+            refused = 0;
             let mut names = Vec::new();
             if let Some(Ok(pack)) = bytes.as_ref().map(Pack::decode) {
                 let covered = there.range(first..=last);
@@ -457,6 +469,7 @@ impl Sidecar {
             names.push(name);
             groups.push(names);
         }
+        groups.reverse();
         Ok(groups)
     }
 }

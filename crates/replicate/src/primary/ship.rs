@@ -74,7 +74,7 @@ impl Sidecar {
     /// has one that finds nothing, if not before the log could be synced.
     fn note_caught_up(&mut self, has_read: bool) {
         let now = self.world.clock().now();
-        let is_end = has_read || now >= self.last_record + self.settings.interval;
+        let is_end = has_read || self.ends || now >= self.last_record + self.soon();
         let tip = &self.writer.tip;
         let is_long = tip.number.0.saturating_sub(tip.broken.0) >= RECORDS_BEHIND;
         if is_long || (is_end && self.could_read && !self.has_more) {

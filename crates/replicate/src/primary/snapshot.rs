@@ -132,6 +132,15 @@ impl Snapshots {
         })
     }
 
+    /// True if the next look at the database may bring what a copy waits for: a base to copy, or the record that completes the
+    /// one that was copied.
+    pub(super) fn awaits_a_look(&self) -> bool {
+        match &self.copying {
+            Some(copying) => copying.is_whole(),
+            None => self.is_needed && self.retry.tries() == 0,
+        }
+    }
+
     /// The item that names a copy which is whole.
     pub(super) fn take_name(
         &mut self,

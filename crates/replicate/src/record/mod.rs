@@ -118,6 +118,9 @@ pub enum BadRecord {
     /// The checksums match, yet it makes no sense.
     #[error("its {0} is malformed under a right checksum")]
     Malformed(&'static str),
+    /// The store has it, and does not give it.
+    #[error("the store does not give it")]
+    Unread,
 }
 
 impl Record {

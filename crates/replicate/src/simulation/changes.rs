@@ -164,3 +164,31 @@ fn a_base_that_the_newest_snapshot_has_is_not_copied_again() {
     next(&stage, &mut sidecar);
     assert_eq!(stage.oracle.violation(), None);
 }
+
+#[test]
+fn a_snapshot_that_is_needed_does_not_wait_for_a_long_interval() {
+    let interval = SECOND * 3600;
+    let stage = Stage::default();
+    let database = stage.database("alpha");
+    database.borrow_mut().exclusive_with(30);
+    let settings = Settings { interval, ..calm() };
+    let mut sidecar = stage.open(&database, settings).expect("its own place");
+    stage.work(&mut sidecar, SECOND * 10).expect("a quiet world");
+    assert!(sidecar.0.is_restorable());
+    for is_last in [false, true] {
+        database.borrow_mut().commit(true);
+        database.borrow_mut().need_a_break();
+        match is_last {
+            false => stage.work(&mut sidecar, interval + SECOND * 10).expect("a quiet world"),
+            true => {
+                let begun = stage.time.now();
+                stage.block(&sidecar.1, sidecar.0.finish()).expect("a quiet world");
+                assert!(stage.time.now() - begun < SECOND * 5, "{:?}", stage.time.now() - begun);
+            }
+        }
+        assert!(sidecar.0.is_restorable());
+        let (restored, _) = stage.restore(Stop::Newest).expect("a snapshot leads there");
+        assert_eq!(restored.record, sidecar.0.tip().number);
+    }
+    assert_eq!(stage.oracle.violation(), None);
+}

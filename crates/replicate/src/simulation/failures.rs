@@ -373,7 +373,7 @@ fn a_refusal_is_not_told_before_something_was_made() {
     let denied = StoreError::Denied("no right".to_owned());
     let (what, name) = ("delete".to_owned(), "chain/1".to_owned());
     let world = sidecar.0.world().clone();
-    world.note_refusal(&Error::Store { what, name, error: denied });
+    world.note_refusal(&Error::Store { what, name, error: denied }, crate::world::STAYS);
     assert_eq!(world.take_refusal(), None, "creates may be refused as well");
     live(&stage, &database, &mut sidecar, 2).expect("a quiet world");
     assert!(world.take_refusal().is_some_and(|told| told.contains("no right")));

@@ -48,3 +48,5 @@ mod losses;
 mod tests;
 #[cfg(test)]
 mod twins;
+#[cfg(test)]
+mod withheld;

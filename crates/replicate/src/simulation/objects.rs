@@ -375,7 +375,10 @@ impl Store for Door {
         Box::pin(async move {
             let is_withheld = *self.objects.withheld.borrow();
             match is_withheld(name) {
-                true => Err(StoreError::Denied("it is in an archive".to_owned())),
+                true => {
+                    self.objects.calls.set(self.objects.calls.get() + 1);
+                    Err(StoreError::Denied("it is in an archive".to_owned()))
+                }
                 false => self.read(|objects| objects.object(name)).await,
             }
         })

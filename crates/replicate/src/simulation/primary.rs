@@ -69,6 +69,8 @@ pub struct Database {
     saved: Option<(Base, Rows, Option<Vec<u8>>)>,
     /// So many reads fail next.
     unreadable: u32,
+    /// No copy of the base can be made.
+    is_held: bool,
     /// The machine's.
     shelf: Memory,
     /// When the file was made, where it is known.
@@ -103,6 +105,7 @@ impl Database {
             shipped: BTreeMap::new(),
             saved: None,
             unreadable: 0,
+            is_held: false,
             shelf: Memory::default(),
             made_ms: None,
             library: "simulated".to_owned(),
@@ -134,6 +137,11 @@ impl Database {
     /// Its next reads fail, so many of them.
     pub fn fail_reads(&mut self, reads: u32) {
         self.unreadable = reads;
+    }
+
+    /// No copy of its base can be made, as by a slow disk.
+    pub fn hold_base(&mut self) {
+        self.is_held = true;
     }
 
     /// True while a sidecar is attached.
@@ -651,7 +659,7 @@ impl Source for Primary {
         if database.base.generation < at_least {
             database.merge_everything();
         }
-        if database.base.generation < at_least {
+        if database.base.generation < at_least || database.is_held {
             return Ok(None);
         }
         let stream = database.frames.first().map_or(database.next_segment(), |frame| frame.lsn);

@@ -128,6 +128,8 @@ fn real(folder: &Path) -> PathBuf {
     let whole = whole(folder);
     let found = whole.ancestors().find_map(|at| Some((std::fs::canonicalize(at).ok()?, at)));
     match found {
+        // To join nothing would add a slash, which a file has none of.
+        Some((real, at)) if at == whole => real,
         Some((real, at)) => {
             whole.strip_prefix(at).map_or_else(|_| whole.clone(), |rest| real.join(rest))
         }

@@ -1,7 +1,11 @@
 //! What a follower misses, and what it cannot look at.
 
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use plait_replicate::ids::RecordNumber;
+use plait_replicate::names;
 
 use crate::following::{
     LOCK, PATIENCE, agrees, begun, beside, follower, is_told, is_told_nothing, mark, nap, replica,
@@ -9,7 +13,6 @@ use crate::following::{
 };
 use crate::model::rows_of;
 use crate::processes::{Process, open};
-#[cfg(feature = "crash-points")]
 use crate::stage::Stage;
 
 /// A place without a sidecar, and a replica whose follower died when it had announced a commit.
@@ -257,6 +260,116 @@ fn a_newest_record_that_is_damaged_keeps_no_follower_that_has_it_from_what_comes
     assert_eq!(sidecar.terminated(), 0);
 }
 
+/// Changes the last byte of an object.
+fn damage(object: &Path) {
+    let mut bytes = std::fs::read(object).expect("it is there, and no pack's yet");
+    *bytes.last_mut().expect("it has some") ^= 1;
+    std::fs::write(object, bytes).expect("it is damaged");
+}
+
+fn await_record(stage: &Stage, number: RecordNumber) {
+    let begun = Instant::now();
+    while !stage.url.join(names::record(number)).exists() {
+        assert!(begun.elapsed() < PATIENCE, "it is shipped");
+        nap(50);
+    }
+}
+
+/// Copies that are begun in a time, in the folder of a replica.
+fn copies_begun_in(stage: &Stage, time: Duration) -> usize {
+    let begun = Instant::now();
+    let mut names = BTreeSet::new();
+    while begun.elapsed() < time {
+        let entries = std::fs::read_dir(stage.folder.path()).expect("a folder").flatten();
+        let entries = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.extend(entries.filter_map(|name| {
+            let at = name.find(".plait-replica-")?;
+            // With its number, and without the files beside it.
+            name.get(at..at + 24).map(str::to_owned)
+        }));
+        nap(1);
+    }
+    names.len()
+}
+
+#[test]
+fn a_new_follower_shows_what_is_before_a_damaged_newest_record() {
+    let (stage, sidecar) = begun();
+    stage.agrees();
+    stage.execute("INSERT INTO t VALUES(3, 'before it')");
+    let before = stage.agrees().record;
+    let rows = stage.rows().len();
+    stage.execute("INSERT INTO t VALUES(4, 'in it')");
+    let newest = stage.agrees().record;
+    // The machine is lost.
+    sidecar.kill();
+    damage(&stage.url.join(names::record(newest)));
+    let follows = follower(&stage);
+    is_told(&stage, "is damaged");
+    let begun = Instant::now();
+    while mark(&stage).record < before {
+        assert!(begun.elapsed() < PATIENCE, "{}", mark(&stage).record);
+        nap(50);
+    }
+    let here = open(&replica(&stage));
+    assert_eq!(here.integer("SELECT count(*) FROM t"), Ok(rows as i64));
+    drop(here);
+    assert_eq!(follows.terminated(), 0);
+}
+
+#[test]
+fn a_follower_that_needs_a_copy_has_what_is_before_damage_and_copies_no_more() {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    agrees(&stage);
+    assert_eq!(first.terminated(), 0);
+    let had = mark(&stage).record;
+    stage.execute("CREATE TABLE another(a)");
+    let at = stage.agrees().record;
+    let begun = Instant::now();
+    while stage.agrees().snapshot < at {
+        assert!(begun.elapsed() < PATIENCE, "a snapshot leads there");
+        nap(50);
+    }
+    stage.execute("INSERT INTO t VALUES(3, 'before it')");
+    let before = stage.agrees().record;
+    let rows = stage.rows().len();
+    stage.execute("INSERT INTO t VALUES(4, 'in it')");
+    stage.agrees();
+    damage(&stage.url.join(names::record(before.next())));
+    stage.execute("INSERT INTO t VALUES(5, 'behind it')");
+    await_record(&stage, before.next().next());
+    let follows = follower(&stage);
+    let begun = Instant::now();
+    while mark(&stage).record < before {
+        assert!(begun.elapsed() < PATIENCE, "{had}: {} of {before}", mark(&stage).record);
+        nap(50);
+    }
+    is_told(&stage, "is damaged");
+    let here = open(&replica(&stage));
+    assert_eq!(here.integer("SELECT count(*) FROM t"), Ok(rows as i64));
+    drop(here);
+    assert_eq!(copies_begun_in(&stage, Duration::from_secs(12)), 0);
+    assert_eq!(follows.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn a_copy_that_a_damaged_part_is_in_the_way_of_is_begun_again_when_that_is_another_one() {
+    let (stage, sidecar) = begun();
+    stage.agrees();
+    let parts = std::fs::read_dir(stage.url.join("part")).expect("a folder").flatten();
+    let parts: Vec<_> = parts.map(|part| part.path()).collect();
+    parts.iter().for_each(|part| damage(part));
+    let follows = follower(&stage);
+    is_told(&stage, ", a part of the pages in record ");
+    assert_eq!(copies_begun_in(&stage, Duration::from_secs(12)), 0);
+    parts.iter().for_each(|part| damage(part));
+    agrees(&stage);
+    assert_eq!(follows.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
 #[test]
 fn a_new_follower_shows_what_is_before_a_damaged_record() {
     let (stage, sidecar) = begun();
@@ -266,18 +379,10 @@ fn a_new_follower_shows_what_is_before_a_damaged_record() {
     stage.execute("INSERT INTO t VALUES(4, 'in it')");
     stage.agrees();
     let rows = stage.rows().len();
-    let object = stage.url.join(plait_replicate::names::record(before.next()));
-    let mut bytes = std::fs::read(&object).expect("it is no pack's yet");
-    let last = bytes.len() - 1;
-    bytes[last] ^= 1;
-    std::fs::write(&object, bytes).expect("it is damaged");
+    damage(&stage.url.join(names::record(before.next())));
     // Not the newest: the end of the chain can be read.
     stage.execute("INSERT INTO t VALUES(5, 'behind it')");
-    let begun = Instant::now();
-    while !stage.url.join(plait_replicate::names::record(before.next().next())).exists() {
-        assert!(begun.elapsed() < PATIENCE, "it is shipped");
-        nap(50);
-    }
+    await_record(&stage, before.next().next());
     let follows = follower(&stage);
     is_told(&stage, "is damaged");
     assert_eq!(mark(&stage).record, before);

@@ -1,5 +1,6 @@
 //! One database, and two that would follow with it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(feature = "crash-points")]
@@ -109,6 +110,63 @@ fn a_replica_whose_mark_was_deleted_is_not_begun_anew_over_what_its_readers_have
 }
 
 #[test]
+fn who_cannot_follow_is_refused_at_once_and_leaves_nothing() {
+    let (stage, sidecar) = begun();
+    stage.agrees();
+    let says_of = |place: &Path, database: &Path| says(&[Path::new("follow"), place, database], 2);
+    let said = says_of(&stage.url, &stage.database);
+    assert!(said.contains("follows nothing: choose a name that is free"), "{said}");
+    assert!(
+        !plait_engine::storage::names::follows_lock_path(&stage.database).exists(),
+        "it is no replica"
+    );
+    let file = stage.folder.path().join("file");
+    std::fs::write(&file, b"no place").expect("a file");
+    let said = says_of(&file, &replica(&stage));
+    assert!(said.contains("/file is no folder: name the folder that has the replica"), "{said}");
+    assert!(!replica(&stage).exists());
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+/// Runs a sidecar, until it says that it ships; returns it, and how to read what it says.
+fn heard(stage: &Stage, more: &[&str]) -> (Process, impl Fn() -> String + use<>) {
+    let (sidecar, heard) = hearing(stage, more);
+    while !heard().starts_with("shipping ") {
+        nap(20);
+    }
+    (sidecar, heard)
+}
+
+/// The same, as soon as it runs.
+fn hearing(stage: &Stage, more: &[&str]) -> (Process, impl Fn() -> String + use<>) {
+    let path = stage.folder.path().join("said");
+    let said = std::fs::File::create(&path).expect("a file");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plait-replicate"));
+    command.arg("run").arg(&stage.url).arg(&stage.database).args(more);
+    command.stdout(said.try_clone().expect("the same file")).stderr(said);
+    let sidecar = Process::of(command.spawn().expect("it runs"));
+    (sidecar, move || std::fs::read_to_string(&path).expect("it is read"))
+}
+
+#[test]
+fn a_sidecar_says_why_it_ends_with_0() {
+    let stage = Stage::new();
+    let (sidecar, said) = heard(&stage, &["--interval", "50ms"]);
+    let record = stage.agrees().record;
+    assert_eq!(sidecar.terminated(), 0);
+    let last = format!("everything is shipped, through record {record}\n");
+    assert!(said().ends_with(&last), "{}", said());
+    let (sidecar, said) = heard(&stage, &["--interval", "50ms"]);
+    std::fs::rename(&stage.database, stage.folder.path().join("moved.db")).expect("it goes");
+    assert_eq!(sidecar.ended().code(), Some(0));
+    assert!(
+        said().contains("app.db was deleted or moved away: where it was moved, "),
+        "{}",
+        said()
+    );
+}
+
+#[test]
 fn a_copy_is_made_once_where_nobody_can_tell_whether_its_name_is_taken() {
     let stage = Stage::new();
     let first = follower(&stage);
@@ -142,4 +200,46 @@ fn a_copy_is_made_once_where_nobody_can_tell_whether_its_name_is_taken() {
     assert_eq!(first.ended().code(), Some(2), "the name has a database of its own");
     assert_eq!(copies(), [""; 0]);
     assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn an_end_ships_the_snapshot_that_it_needs_however_long_the_interval_is() {
+    let stage = Stage::new();
+    let (sidecar, _) = heard(&stage, &["--interval", "1h"]);
+    stage.agrees();
+    stage.execute("CREATE TABLE another(a)");
+    stage.execute("INSERT INTO t VALUES(7, 'behind it')");
+    assert_eq!(sidecar.terminated(), 0);
+    stage.agrees();
+}
+
+#[test]
+fn a_sidecar_that_waits_for_the_database_says_for_whom() {
+    let stage = Stage::new();
+    let alone = open(&stage.database);
+    alone.execute("BEGIN IMMEDIATE; INSERT INTO t VALUES(7, 'alone')").expect("it is alone");
+    let (sidecar, said) = hearing(&stage, &["--interval", "50ms"]);
+    let what =
+        format!("process {}, which works alone or in WAL mode, is writing", std::process::id());
+    while !said().contains(&what) {
+        nap(50);
+    }
+    alone.execute("COMMIT").expect("it commits");
+    stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn a_folder_for_copies_that_is_none_is_refused_before_anything_is_shipped() {
+    let stage = Stage::new();
+    let run = |database: &Path, scratch: &Path| {
+        says(&[Path::new("run"), &stage.url, database, Path::new("--scratch"), scratch], 2)
+    };
+    let said = run(&stage.database, &stage.folder.path().join("none"));
+    assert!(said.contains("cannot make a copy of the database in ") && said.contains("--scratch"));
+    let said = run(&stage.database, &stage.database);
+    assert!(said.contains("it is no folder"), "{said}");
+    let said = run(stage.folder.path(), stage.folder.path());
+    assert!(said.contains("it is a folder: name the database in it"), "{said}");
+    assert!(!stage.url.exists());
 }

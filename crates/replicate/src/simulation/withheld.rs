@@ -1,0 +1,174 @@
+//! What a store has and refuses to give, as an archive does, or gives later: who goes on without it, and what that costs.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::losses::{SECOND, SWEEP, begun, broken_off, calm, look, packs};
+use super::stage::{Running, Shared, Stage, live};
+use crate::ids::RecordNumber;
+use crate::names;
+use crate::primary::Settings;
+use crate::restore::Stop;
+
+/// Behind what was shipped before come breaks, each with a snapshot.
+fn goes_on(stage: &Stage, database: &Shared, sidecar: &mut Running, breaks: u32) {
+    for _ in 0..breaks {
+        database.borrow_mut().commit(true);
+        database.borrow_mut().need_a_break();
+        live(stage, database, sidecar, 10).expect("a quiet world");
+    }
+}
+
+fn calls_of(stage: &Stage, does: impl FnOnce()) -> u64 {
+    let before = stage.objects.calls();
+    does();
+    stage.objects.calls() - before
+}
+
+static LARGE: AtomicU64 = AtomicU64::new(0);
+
+#[test]
+fn a_large_record_of_an_old_snapshot_that_is_refused_is_in_nobodys_way() {
+    let settings = || Settings { large_bytes: 300, ..packs() };
+    let (stage, database, sidecar) = broken_off(settings());
+    let old = look(&stage).snapshots[0].record;
+    LARGE.store(old.0, Relaxed);
+    assert!(stage.objects.object(&names::record(old)).is_some(), "packs leave it in its place");
+    drop(sidecar);
+    // One with all pages, which needs nothing of those before.
+    database.borrow().shelf().set(None);
+    let mut sidecar = stage.open(&database, settings()).expect("the same database");
+    goes_on(&stage, &database, &mut sidecar, 1);
+    live(&stage, &database, &mut sidecar, 30).expect("a quiet world");
+    assert!(look(&stage).snapshots.last().is_some_and(|newest| newest.is_whole));
+    drop(sidecar);
+    let of_an_hour = |sweep_every| {
+        let settings = Settings { keep: SECOND, sweep_every, ..settings() };
+        let mut again = stage.open(&database, settings).expect("the same database");
+        let calls = calls_of(&stage, || stage.work(&mut again, SWEEP * 6).expect("it works"));
+        (again.0.tip().number, again.0.world().lost(), again.0.world().trouble(), calls)
+    };
+    stage.objects.withhold(|name| name == names::record(RecordNumber(LARGE.load(Relaxed))));
+    let found = look(&stage);
+    assert!(found.is_newest_restorable(), "{:?}", found.spans);
+    assert_eq!(found.withheld.iter().map(|(of, _)| *of).collect::<Vec<_>>(), [(old, old)]);
+    let text = found.unread[0].what();
+    assert!(text.ends_with(" cannot be read"), "{text}");
+    for stop in [Stop::Newest, Stop::Record(found.tip.number)] {
+        let (restored, _) = stage.restore(stop).expect("it needs nothing of that record");
+        assert_eq!(restored.record, found.tip.number);
+    }
+    let (tip, lost, trouble, calls) = of_an_hour(SWEEP);
+    assert!(tip > found.tip.number && lost.is_none() && trouble.is_none(), "{lost:?}, {trouble:?}");
+    stage.objects.withhold(|_| false);
+    let (.., without) = of_an_hour(SWEEP);
+    assert!(calls < without * 3 / 2, "{calls} calls, and {without} where nothing is refused");
+    assert_eq!(stage.oracle.violation(), None);
+}
+
+static BELOW: AtomicU64 = AtomicU64::new(0);
+
+/// Packs before some record.
+fn archived(name: &str) -> bool {
+    names::parse_pack(name).is_some_and(|(_, last)| last.0 < BELOW.load(Relaxed))
+}
+
+#[test]
+fn a_restore_asks_for_few_of_the_packs_of_an_archive() {
+    let settings = || Settings { sweep_every: SWEEP * 100, ..packs() };
+    let (stage, database, mut sidecar) = begun(settings());
+    live(&stage, &database, &mut sidecar, 300).expect("a quiet world");
+    goes_on(&stage, &database, &mut sidecar, 1);
+    BELOW.store(sidecar.0.tip().number.0 - 1, Relaxed);
+    goes_on(&stage, &database, &mut sidecar, 4);
+    let of_restore = || {
+        calls_of(&stage, || {
+            stage.restore(Stop::Newest).expect("from a snapshot of later");
+        })
+    };
+    let without = of_restore();
+    stage.objects.withhold(archived);
+    let packs = stage.objects.names_with(names::PACKS);
+    let packs = packs.iter().filter(|name| archived(name)).count();
+    assert!(packs > 60, "{packs}");
+    let with = of_restore();
+    // Sixteen one by one, then ever fewer.
+    assert!(with < without + 40, "{packs} packs: {with} calls, and {without} without");
+    assert!(look(&stage).is_newest_restorable());
+}
+
+static FAILURES: AtomicU64 = AtomicU64::new(0);
+
+fn fails_for_a_while(name: &str) -> bool {
+    let counts_down = || FAILURES.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
+    name.starts_with(names::PACKS) && counts_down().is_ok()
+}
+
+#[test]
+fn an_open_in_a_pack_that_fails_for_some_seconds_is_not_taken_for_lost() {
+    for times in [0, 6] {
+        let (stage, database, mut sidecar) = begun(packs());
+        live(&stage, &database, &mut sidecar, 30).expect("a quiet world");
+        let opened = sidecar.0.tip().opened;
+        drop(sidecar);
+        stage.objects.damage(&names::record(opened), None);
+        FAILURES.store(times, Relaxed);
+        stage.objects.withhold(fails_for_a_while);
+        let again = stage.open(&database, packs()).expect("it is in its pack");
+        assert!(again.0.tip().broken < again.0.tip().number, "it goes on where that was");
+        assert_eq!(FAILURES.load(Relaxed), 0);
+    }
+}
+
+// holds KNOWN-1
+#[test]
+fn that_nothing_goes_is_told_also_where_deletions_were_refused_before() {
+    static OLD: AtomicU64 = AtomicU64::new(0);
+    let settings = || Settings { keep: SWEEP, sweep_every: SWEEP, ..packs() };
+    let (stage, database, mut sidecar) = begun(settings());
+    goes_on(&stage, &database, &mut sidecar, 6);
+    OLD.store(sidecar.0.tip().snapshot.0 - 1, Relaxed);
+    drop(sidecar);
+    stage.objects.withhold(|name| {
+        names::parse_pack(name).is_some_and(|(_, last)| last.0 < OLD.load(Relaxed))
+    });
+    let mut sidecar = stage.open(&database, settings()).expect("the same database");
+    let error = crate::store::StoreError::Denied("a lock".to_owned());
+    let (what, name) = ("delete".to_owned(), "probe/1".to_owned());
+    let refused = crate::error::Error::Store { what, name, error };
+    let world = sidecar.0.world().clone();
+    world.note_refusal(&refused, crate::world::STAYS);
+    let mut told = Vec::new();
+    for _ in 0..120 {
+        live(&stage, &database, &mut sidecar, 1).expect("it ships on");
+        stage.work(&mut sidecar, SECOND * 9).expect("it works");
+        told.extend(world.take_refusal());
+        assert_eq!(world.trouble(), None, "nothing is in the way of shipping");
+    }
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].contains("cannot delete probe/1") && told[0].ends_with(crate::world::STAYS));
+    assert!(told[1].contains("cannot read pack/"), "{told:?}");
+    assert!(told[1].contains("nothing goes from the place until that can be read"), "{told:?}");
+}
+
+#[test]
+fn while_nothing_may_go_the_chain_is_not_looked_through_again_and_again() {
+    let settings = || Settings { sweep_every: SWEEP * 6, idle: SECOND * 100, ..calm() };
+    let (stage, database, mut sidecar) = begun(packs());
+    goes_on(&stage, &database, &mut sidecar, 12);
+    let newest = sidecar.0.tip().snapshot;
+    drop(sidecar);
+    let has = |name: &String| {
+        names::parse_pack(name).is_some_and(|pack| pack.0 <= newest && newest <= pack.1)
+    };
+    let pack = stage.objects.names().into_iter().find(has).expect("a pack");
+    stage.objects.damage(&pack, Some(bytes::Bytes::from_static(b"bad")));
+    database.borrow_mut().hold_base();
+    let mut again = stage.open(&database, settings()).expect("the same database");
+    assert!(again.0.world().lost().is_some());
+    // The first sweep looks.
+    stage.work(&mut again, SECOND * 61).expect("it works");
+    let before = again.0.world().requests().reads;
+    stage.work(&mut again, SWEEP * 6).expect("it works");
+    let reads = again.0.world().requests().reads - before;
+    assert!(!again.0.is_restorable() && reads < 500, "{reads}");
+}
