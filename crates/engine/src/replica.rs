@@ -284,7 +284,7 @@ pub fn wait(
         if ticket < mark.first {
             return Err(Error::Misuse(format!(
                 "ticket {ticket} belongs to an earlier session of the primary that {} follows than \
-                 the one it is in: look in the data whether its commit is there",
+                 the one it is in, or to another database: look in the data whether its commit is there",
                 base.display()
             )));
         }
