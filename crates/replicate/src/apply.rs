@@ -412,13 +412,16 @@ pub struct About {
 }
 
 impl About {
-    /// Reads the OPEN that a record names; where it is missing, damaged or another writer's, the
+    /// Reads the OPEN that a record names; where it is missing, refused, damaged or another writer's, the
     /// library is unknown, which counts as this one: merges are compared.
     ///
     /// # Errors
     /// The store's.
     pub async fn of(world: &World, header: &Header) -> Result<About> {
-        let bytes = world.get(&names::record(header.opened)).await?;
+        let bytes = match world.get(&names::record(header.opened)).await {
+            Err(error) if error.is_refusal() => None,
+            bytes => bytes?,
+        };
         let record = bytes.and_then(|bytes| Record::decode(&bytes).ok());
         let is_it = |record: &Record| {
             let Header { chain, number, nonce, .. } = record.header;

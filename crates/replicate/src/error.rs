@@ -218,15 +218,15 @@ pub enum Error {
         "record {number} ({name}), with which the last sidecar began, {} at this place, so that nothing tells from \
          which database that shipped: bring it back; or end that sidecar, if it runs, and start with --take-over; or \
          choose another URL",
-        lost_or(*is_another, "is missing")
+        lost_or(*stands, "is missing")
     )]
     Unowned {
         /// Which one.
         number: RecordNumber,
         /// Its object.
         name: String,
-        /// Another record stands there.
-        is_another: bool,
+        /// What stands there.
+        stands: Stands,
     },
     /// The newest record does not say who has written it.
     #[error(
@@ -255,7 +255,7 @@ pub enum Error {
         "the database was shipped to this place before (chain {chain}), and the place has lost records since: record \
          {number} ({name}), with which its last sidecar began, {}; bring back what was there, or begin anew with \
          --take-over",
-        lost_or(*is_another, "is not there")
+        lost_or(*stands, "is not there")
     )]
     Lost {
         /// What the database names, and the place.
@@ -264,8 +264,8 @@ pub enum Error {
         number: RecordNumber,
         /// Its object.
         name: String,
-        /// Another record stands there.
-        is_another: bool,
+        /// What stands there.
+        stands: Stands,
     },
     /// Starters have overtaken each other.
     #[error(
@@ -385,13 +385,25 @@ fn call_of(what: &str, name: &str, error: &StoreError) -> String {
     }
 }
 
+/// What stands where an OPEN was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stands {
+    /// Nothing that can be read.
+    Nothing,
+    /// Another record: the place has records of two histories.
+    Another,
+    /// What the store does not give.
+    Refused,
+}
+
 /// What has become of the record with which a sidecar began.
-fn lost_or(is_another: bool, missing: &'static str) -> &'static str {
-    match is_another {
-        true => {
+fn lost_or(stands: Stands, missing: &'static str) -> &'static str {
+    match stands {
+        Stands::Another => {
             "is another one (a backup was copied into the place, which has records of two histories)"
         }
-        false => missing,
+        Stands::Refused => "is refused by the store, as by an archive or for want of a right,",
+        Stands::Nothing => missing,
     }
 }
 

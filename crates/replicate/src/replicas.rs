@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::ids::{ChainId, RecordNumber};
 use crate::names;
 use crate::record::{Header, Open, Record, SnapshotRef, header_of};
-use crate::snapshots::{Known, header_before, known_but_for};
+use crate::snapshots::{Known, ONE_BY_ONE, header_before, known_but_for};
 use crate::world::World;
 
 /// A snapshot, as people choose it.
@@ -133,8 +133,7 @@ impl Replicas {
         holes.sort_unstable();
         let course = Course { tip: &header, breaks, holes, seams: &seams };
         let spans = spans(&mut reader, &snapshots, &known, &parts, &course).await?;
-        let mut withheld = reader.into_withheld();
-        withheld.sort_by_key(|(pack, _)| *pack);
+        let withheld = reader.into_withheld();
         Ok(Replicas {
             chain: header.chain,
             writer: opening.open().cloned(),
@@ -385,9 +384,10 @@ async fn spans(
         }
         let Some(mut to) = course.end_of(snapshot) else { continue };
         let (from, from_ms) = (snapshot.as_of, snapshot.taken_ms);
-        // Damage there is found in any case.
+        // Damage there is found in any case. Where many in a row are refused nothing leads there.
+        let mut tries = 0..ONE_BY_ONE;
         let to_ms = loop {
-            if to < from {
+            if to < from || tries.next().is_none() {
                 break None;
             }
             if let Entry::Vacant(end) = ends.entry(to) {

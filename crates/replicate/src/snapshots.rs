@@ -6,7 +6,7 @@ use crate::apply::Lineage;
 use crate::chain::{Found, Listing, Reader, Stretch};
 use crate::error::{Error, Result};
 use crate::ids::{ChainId, RecordNumber};
-use crate::record::{Header, Item, Record, SnapshotRef, header_of};
+use crate::record::{BadRecord, Header, Item, Record, SnapshotRef, header_of};
 use crate::world::World;
 
 /// What is known of the snapshots of a chain.
@@ -140,17 +140,21 @@ pub async fn header_before(
     chain: ChainId,
 ) -> Result<Option<Header>> {
     let mut number = there_before(reader, number);
-    let mut packs = 0;
+    let mut unread = 0;
     while number != RecordNumber::NONE {
         let header = match reader.object(number, true).await {
             Ok(Found::Object(bytes)) => header_of(&bytes).ok(),
             Err(error @ Error::Store { .. }) => return Err(error),
             Ok(Found::Nothing) | Err(Error::Gone { .. }) => break,
-            Err(Error::Pack { .. }) => {
-                for _ in 0..stride(packs) {
-                    number = before_pack(reader, number);
+            Err(error @ (Error::Pack { .. } | Error::Record { why: BadRecord::Unread, .. })) => {
+                let before = match error {
+                    Error::Pack { .. } => before_pack,
+                    _ => there_before,
+                };
+                for _ in 0..stride(unread) {
+                    number = before(reader, number);
                 }
-                packs += 1;
+                unread += 1;
                 continue;
             }
             Err(_) => None,
@@ -163,14 +167,14 @@ pub async fn header_before(
     Ok(None)
 }
 
-/// Packs in a row that are of no use, and are looked at one by one. An archive has thousands, one for each minute in which much
-/// was committed.
-const ONE_BY_ONE: u32 = 16;
+/// Packs, and large records, in a row that are of no use, and are looked at one by one. An archive has thousands, a pack for
+/// each minute in which much was committed.
+pub(crate) const ONE_BY_ONE: u32 = 16;
 
-/// Packs to go back behind so many in a row that are of no use. What is passed over that could be read is no longer than what
-/// cannot be: moments in it are not offered.
-fn stride(packs: u32) -> u64 {
-    1 << packs.saturating_sub(ONE_BY_ONE).min(16)
+/// How many to go back behind so many in a row that are of no use. What is passed over that could be read is no longer than
+/// what cannot be: moments in it are not offered.
+fn stride(unread: u32) -> u64 {
+    1 << unread.saturating_sub(ONE_BY_ONE).min(16)
 }
 
 /// True if retention has removed a record that is missing: it begins with the oldest, and leaves OPENs alone.

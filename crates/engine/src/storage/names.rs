@@ -33,7 +33,7 @@ pub fn unwritable(base: &Path) -> Option<PathBuf> {
     let files = ["", "-journal", "-wal", "-shm", "-plait", "-plait-shm"];
     let mut files = files.into_iter().map(|suffix| suffixed(base, suffix));
     files.find(|file| {
-        let may = rustix::fs::accessat(CWD, file, Access::WRITE_OK, AtFlags::EACCESS);
+        let may = rustix::fs::accessat(CWD, file, Access::WRITE_OK, AtFlags::empty());
         may.is_err_and(|e| [Errno::ACCESS, Errno::PERM, Errno::ROFS].contains(&e))
     })
 }

@@ -16,6 +16,8 @@ pub enum Opening {
     Missing,
     /// Another record: the place has records of two histories.
     Another,
+    /// What the store does not give.
+    Refused,
 }
 
 impl Opening {
@@ -27,9 +29,11 @@ impl Opening {
     pub async fn of(world: &World, reader: &mut Reader, header: &Header) -> Result<Opening> {
         let read = match reader.object(header.opened, true).await {
             Ok(Found::Object(bytes)) => Some(bytes),
-            other => match (world.get(&names::record(header.opened)).await?, other) {
-                (None, Err(error @ Error::Store { .. })) => return Err(error),
-                (found, _) => found,
+            packed => match (world.get(&names::record(header.opened)).await, packed) {
+                (Ok(Some(bytes)), _) => Some(bytes),
+                (_, Err(error @ Error::Store { .. })) => return Err(error),
+                (Err(error), _) if error.is_refusal() => return Ok(Opening::Refused),
+                (found, _) => found?,
             },
         };
         let Some(record) = read.and_then(|bytes| Record::decode(&bytes).ok()) else {
@@ -47,7 +51,7 @@ impl Opening {
     pub fn open(&self) -> Option<&Open> {
         match self {
             Opening::There(open, _) => Some(open),
-            Opening::Missing | Opening::Another => None,
+            Opening::Missing | Opening::Another | Opening::Refused => None,
         }
     }
 }

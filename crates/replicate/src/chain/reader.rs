@@ -1,5 +1,6 @@
 //! Records by number, from packs where there are some.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -31,7 +32,7 @@ pub struct Reader {
     listing: Option<(Duration, Listing)>,
     pack: Option<Pack>,
     /// What the store refuses to give, and why; `None`: a refusal is an error.
-    withheld: Option<Vec<(Stretch, Error)>>,
+    withheld: Option<BTreeMap<Stretch, Error>>,
 }
 
 impl Reader {
@@ -48,12 +49,12 @@ impl Reader {
 
     /// The same, for which what the store has and refuses to give, as an archive does, is as damaged. `withheld` is known.
     pub fn without(world: &World, listing: Listing, withheld: Vec<(Stretch, Error)>) -> Reader {
-        Reader { withheld: Some(withheld), ..Reader::with(world, listing) }
+        Reader { withheld: Some(withheld.into_iter().collect()), ..Reader::with(world, listing) }
     }
 
-    /// Packs, and records in `chain/`, that the store has refused to give, and why.
+    /// Packs, and records in `chain/`, that the store has refused to give, ascending, and why.
     pub fn into_withheld(self) -> Vec<(Stretch, Error)> {
-        self.withheld.unwrap_or_default()
+        self.withheld.unwrap_or_default().into_iter().collect()
     }
 
     /// The list that this reader goes by.
@@ -181,7 +182,7 @@ impl Reader {
         let Some(withheld) = &mut self.withheld else {
             return Ok(Given::Found(self.world.get(name).await?));
         };
-        if withheld.iter().any(|(stretch, _)| *stretch == of) {
+        if withheld.contains_key(&of) {
             return Ok(Given::Withheld);
         }
         // Where others are refused, this one is asked for once.
@@ -199,7 +200,7 @@ impl Reader {
             Err(error) if error.is_refusal() => {
                 // It is an answer: the store works.
                 self.world.note_no_trouble();
-                withheld.push((of, error));
+                withheld.insert(of, error);
                 Ok(Given::Withheld)
             }
             answer => Ok(Given::Found(answer?)),

@@ -35,7 +35,7 @@ pub async fn seams(
             Opening::There(open, previous) if open.follows != Follows::Nothing => {
                 (opened, Some(previous))
             }
-            Opening::There(..) | Opening::Missing => (opened, None),
+            Opening::There(..) | Opening::Missing | Opening::Refused => (opened, None),
         };
         if below <= least {
             break;

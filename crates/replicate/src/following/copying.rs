@@ -2,8 +2,8 @@
 
 use std::any::Any;
 use std::path::Path;
-use std::time::Duration;
 
+use super::failed::{Failed, lies_there};
 use super::mark::Mark;
 use super::{Done, Following, Live, Stuck, target, with_suffix};
 use crate::apply::Progress;
@@ -15,15 +15,11 @@ use crate::new_file::NewFile;
 use crate::record::{Header, Item, Record, header_of};
 use crate::restore::{Restored, Stop, restore};
 use crate::snapshots::lineage_of;
-use crate::world::World;
 
 /// Records behind an OPEN in which the first commit is looked for.
 const FIRST_RECORDS: u32 = 8;
 /// Looks for a copy, behind each of which it is tried once more to go on record by record.
 const LOOKS: u32 = 20;
-
-/// From one look at what was in the way of a copy to the next.
-const LOOK_AGAIN: Duration = Duration::from_secs(20);
 
 /// Behind the name of a copy that is made beside a database.
 pub(super) const COPIED: &str = ".copied";
@@ -32,56 +28,6 @@ pub(super) const COPIED: &str = ".copied";
 pub(super) struct Made {
     file: Box<NewFile>,
     mark: Mark,
-}
-
-/// A copy that could not be made, for what is at the place.
-pub(super) struct Failed {
-    /// The newest snapshot then.
-    snapshot: RecordNumber,
-    error: Error,
-    /// The object that was in the way, and what stood there.
-    object: String,
-    hash: Option<Hash>,
-    /// When that was looked at.
-    looked: Duration,
-}
-
-impl Failed {
-    /// One that stands until an object is another one, or a snapshot of later is there; `None` for what comes and goes.
-    async fn of(world: &World, snapshot: RecordNumber, error: &Error) -> Option<Failed> {
-        let object = object_of(error)?.to_owned();
-        let hash = hash_at(world, &object).await.ok()?;
-        let error = error.clone();
-        Some(Failed { snapshot, error, object, hash, looked: world.clock().now() })
-    }
-
-    async fn stands(&mut self, world: &World, snapshot: RecordNumber) -> Result<bool> {
-        if self.snapshot != snapshot {
-            return Ok(false);
-        }
-        let now = world.clock().now();
-        if now < self.looked + LOOK_AGAIN {
-            return Ok(true);
-        }
-        self.looked = now;
-        Ok(hash_at(world, &self.object).await? == self.hash)
-    }
-}
-
-/// The object that is damaged, or missing, if that is what has failed.
-fn object_of(error: &Error) -> Option<&str> {
-    match error {
-        Error::Record { name, .. }
-        | Error::Missing { name, .. }
-        | Error::Unlinked { name, .. }
-        | Error::Pack { name, .. }
-        | Error::Part { name, .. } => Some(name),
-        _ => None,
-    }
-}
-
-async fn hash_at(world: &World, name: &str) -> Result<Option<Hash>> {
-    Ok(world.get(name).await?.map(|bytes| Hash::of(&bytes)))
 }
 
 impl Following {
@@ -200,15 +146,18 @@ impl Following {
         let mut made = made.expect("one of both");
         if let Err(damage) = &made
             && let Some(damaged) = damage.damaged().filter(|damaged| damaged.before() > has)
+            && !self.may_show_more()
         {
             let before = self.restored(&beside, Stop::Record(damaged.before())).await;
-            if before.as_ref().map_or_else(|error| object_of(error).is_none(), |_| true) {
+            // That nothing leads to what is before is no news.
+            if before.as_ref().map_or_else(|error| !lies_there(error), |_| true) {
                 made = before;
             }
         }
-        if let Err(error) = &made {
-            self.failed = Failed::of(&self.world, snapshot, error).await;
-        }
+        self.failed = match &made {
+            Ok(_) => None,
+            Err(error) => Failed::of(&self.world, self.failed.take(), snapshot, error).await,
+        };
         let (restored, mut file) = made?;
         let mark = self.mark_of(&restored).await?;
         self.refuse_another_chain(mark.chain)?;
@@ -250,14 +199,24 @@ impl Following {
         Ok(lineage_of(&mut reader, header.snapshot, header.chain).await?.is_some())
     }
 
-    /// Fails as the last copy has, if the next one would: it has all pages, which may be many.
+    /// Fails as the last copy has, if the next one would.
     async fn refuse_again(&mut self, snapshot: RecordNumber) -> Result<()> {
         let Some(failed) = &mut self.failed else { return Ok(()) };
         if failed.stands(&self.world, snapshot).await? {
-            return Err(failed.error.clone());
+            let error = failed.error.clone();
+            // Records may lead on again.
+            self.look_again();
+            return Err(error);
         }
-        self.failed = None;
         Ok(())
+    }
+
+    /// True if readers may have seen a later record than the mark says: of a copy that was being put, or of a commit that was
+    /// announced.
+    fn may_show_more(&self) -> bool {
+        self.mark.as_ref().is_some_and(|mark| {
+            mark.until.is_some() || (mark.seeding && mark.chain != ChainId::default())
+        })
     }
 
     /// Restores a record into a new file for `beside`.

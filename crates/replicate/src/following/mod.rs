@@ -31,10 +31,12 @@
 
 mod copying;
 mod counter;
+mod failed;
 mod gathering;
 mod live;
 pub mod mark;
 mod place;
+mod taken;
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -45,17 +47,18 @@ use std::time::Duration;
 
 use plait_engine::storage::names::{follows_lock_path, follows_path};
 
-use self::copying::{COPIED, Failed, Made};
+use self::copying::{COPIED, Made};
+use self::failed::Failed;
 use self::gathering::Batch;
 pub use self::live::{Live, Unjoined};
 use self::mark::{Mark, Trouble};
+use self::taken::refuse_taken;
 use crate::chain::{Flow, Reader};
 use crate::error::{Error, Result, line, printable};
 use crate::ids::RecordNumber;
 use crate::new_file::refuse_long_name;
 use crate::notes::note;
 use crate::store::Backoff;
-use crate::store::url::Place;
 use crate::world::{Patience, World};
 
 /// Failures in a row of the database itself, behind which a copy is tried.
@@ -221,7 +224,7 @@ impl Following {
     fn begin_anew(&mut self) -> Result<()> {
         self.leave();
         // It was made beside the file that is gone, under another name.
-        self.made = None;
+        (self.made, self.failed) = (None, None);
         if !self.has_lock()? {
             // It was removed with the rest.
             self.lock = Arc::new(lock(&self.settings.database)?);
@@ -615,39 +618,6 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
-}
-
-fn is_place(named: &str, other: &str) -> bool {
-    named == other || Place::parse(named).is_ok_and(|place| place.is(other))
-}
-
-/// Fails if the name has what follows nothing, or another place; returns the mark that is there.
-fn refuse_taken(settings: &Settings) -> Result<Option<Mark>> {
-    let shown = settings.database.display();
-    let mark = Mark::read(&settings.database).map_err(Error::Taken)?;
-    let there = bytes_of(&settings.database)?;
-    match &mark {
-        // SQLite makes an empty file where a program opens the name too early.
-        None if there.is_some_and(|bytes| bytes > 0) => {
-            if Live::is_told_of_follower(&settings.database) {
-                return Err(Error::Taken(format!(
-                    "{shown} is a replica, and its mark was deleted, so that nobody can tell how far it is: \
-                     `plait promote {shown}` makes it a database of its own; or close all programs, remove it with \
-                     the files beside it, and follow anew"
-                )));
-            }
-            Err(Error::Taken(format!(
-                "{shown} is there, and follows nothing: choose a name that is free, so that no data is lost"
-            )))
-        }
-        Some(mark) if there.is_some() && !is_place(&settings.place, &mark.place) => {
-            Err(Error::Taken(format!(
-                "{shown} follows {}: name that place, or choose another database",
-                mark.place
-            )))
-        }
-        _ => Ok(mark),
-    }
 }
 
 /// Bytes of a file, `None` if nothing has the name. Where that cannot be found out, something may have it.

@@ -120,9 +120,7 @@ impl Living {
             return Err(refused("it is a folder: name the database in it", true));
         }
         // Before anything is shipped: a snapshot needs it.
-        if let Some(why) = refuse_scratch(&settings.scratch) {
-            return Err(Refused { text: why, is_usage: true });
-        }
+        check_scratch(&settings.scratch)?;
         let open = || {
             let connection = Library::linked().open_with(&path, OpenFlags::ReadWrite)?;
             connection.busy_timeout(PATIENCE)?;
@@ -242,21 +240,21 @@ impl Living {
     }
 }
 
-/// Why no copy could be made in a folder.
-fn refuse_scratch(folder: &Path) -> Option<String> {
-    let shown = folder.display();
-    let may = match std::fs::metadata(folder) {
-        Ok(there) if !there.is_dir() => Err("it is no folder".to_owned()),
-        Ok(_) => {
-            rustix::fs::accessat(CWD, folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
-                .map_err(|e| std::io::Error::from(e).to_string())
-        }
-        Err(e) => Err(e.to_string()),
+/// Fails if no copy could be made in a folder. A disk that is not mounted yet may be later.
+fn check_scratch(folder: &Path) -> Result<(), Refused> {
+    let refused = |what: String, is_usage| Refused {
+        text: format!(
+            "cannot make a copy of the database in {}: {what}: mount its disk, give this user the right, or name another \
+             folder by --scratch",
+            folder.display()
+        ),
+        is_usage,
     };
-    let refused = may.err()?;
-    Some(format!(
-        "cannot make a copy of the database in {shown}: {refused}: name another folder by --scratch"
-    ))
+    if !std::fs::metadata(folder).map_err(|e| refused(e.to_string(), false))?.is_dir() {
+        return Err(refused("it is no folder".to_owned(), true));
+    }
+    rustix::fs::accessat(CWD, folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::empty())
+        .map_err(|e| refused(std::io::Error::from(e).to_string(), false))
 }
 
 /// Device and inode.

@@ -33,7 +33,7 @@ mod tracks;
 use std::time::Duration;
 
 use crate::chain::Flow;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Stands};
 use crate::ids::{ChainId, Hash, Nonce};
 use crate::record::Header;
 use crate::source::{Source, SourceError};
@@ -254,6 +254,11 @@ impl Sidecar {
             }
             Ok(None) => Err(Error::Vanished { number, name }),
             Ok(Some(bytes)) => self.refuse_another_open(&bytes).map(|()| true),
+            // It has it, as an archive has what is old: nothing is in the way.
+            Err(error) if error.is_refusal() => {
+                self.world.note_no_trouble();
+                Ok(true)
+            }
             Err(_) => Ok(false),
         }
     }
@@ -267,7 +272,7 @@ impl Sidecar {
             }
             Ok(found) if found.nonce != nonce => {
                 let name = crate::names::record(opened);
-                Err(Error::Lost { chain, number: opened, name, is_another: true })
+                Err(Error::Lost { chain, number: opened, name, stands: Stands::Another })
             }
             Ok(_) | Err(_) => Ok(()),
         }

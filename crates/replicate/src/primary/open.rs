@@ -12,7 +12,7 @@ use super::tracks::Tracks;
 use super::{Settings, Sidecar, Writer, ending, without_patience};
 use crate::chain::{Flow, Lacks, Listing, Opening, Reader, Tip, find_tip, seams};
 use crate::dates;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Stands};
 use crate::fault::{Fault, is_planted};
 use crate::ids::{ChainId, CommitTs, Epoch, Hash, Nonce, Position, RecordNumber};
 use crate::names;
@@ -328,16 +328,20 @@ async fn refuse_others(
     let few = world.with(Patience::Tries(LOOKS));
     let mut reader = Reader::with(&few, tip.listing.clone());
     let opening = loop {
-        match Opening::of(world, &mut reader, header).await {
+        match Opening::of(&few, &mut reader, header).await {
             Err(error @ Error::Store { .. }) => {
                 if refusal_of(world, error).await?.is_some() {
-                    break Opening::Missing;
+                    break Opening::Refused;
                 }
             }
             opening => break opening?,
         }
     };
-    let is_another = opening == Opening::Another;
+    let stands = match opening {
+        Opening::Another => Stands::Another,
+        Opening::Refused => Stands::Refused,
+        Opening::There(..) | Opening::Missing => Stands::Nothing,
+    };
     let open = opening.open().cloned();
     let is_ours = open.as_ref().is_some_and(|open| open.instance == source.instance());
     match &open {
@@ -345,8 +349,8 @@ async fn refuse_others(
             let (chain, number) = (header.chain, header.opened);
             let name = names::record(number);
             return Err(match source.chain() {
-                Some(_) => Error::Lost { chain, number, name, is_another },
-                None => Error::Unowned { number, name, is_another },
+                Some(_) => Error::Lost { chain, number, name, stands },
+                None => Error::Unowned { number, name, stands },
             });
         }
         Some(open) if !is_ours && !take_over => {

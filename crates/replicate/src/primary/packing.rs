@@ -186,7 +186,11 @@ impl Sidecar {
             Ok(Created::Made) => Ok(()),
             Ok(Created::Exists) => match self.once.get(name).await {
                 Ok(Some(_)) => Ok(()),
-                Ok(None) => Err(neither_made_nor_there(name)),
+                Ok(None) => {
+                    let error = neither_made_nor_there(name);
+                    self.world.note_trouble(&error);
+                    Err(error)
+                }
                 Err(error) => Err(error),
             },
             Err(error) => Err(error),

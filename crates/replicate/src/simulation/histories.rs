@@ -43,7 +43,7 @@ fn forked(settings: impl Fn() -> Settings) -> (Stage, Shared, Running, Copied) {
 }
 
 fn is_refused(error: &Error) -> bool {
-    matches!(error, Error::Lost { is_another: true, .. })
+    matches!(error, Error::Lost { stands: crate::error::Stands::Another, .. })
 }
 
 #[test]

@@ -172,3 +172,78 @@ fn while_nothing_may_go_the_chain_is_not_looked_through_again_and_again() {
     let reads = again.0.world().requests().reads - before;
     assert!(!again.0.is_restorable() && reads < 500, "{reads}");
 }
+
+#[test]
+fn an_open_that_is_refused_is_in_the_way_of_a_start_alone() {
+    static OPENED: AtomicU64 = AtomicU64::new(0);
+    static WITH_PACK: AtomicU64 = AtomicU64::new(0);
+    fn refused(name: &str) -> bool {
+        let opened = RecordNumber(OPENED.load(Relaxed));
+        let is_its = |(first, last)| first <= opened && opened <= last;
+        name == names::record(opened)
+            || (WITH_PACK.load(Relaxed) == 1 && names::parse_pack(name).is_some_and(is_its))
+    }
+    for with_pack in [0, 1] {
+        let settings = || Settings { sweep_every: SWEEP * 100, ..packs() };
+        let (stage, database, mut sidecar) = begun(settings());
+        // What was shipped first is of no use behind this.
+        goes_on(&stage, &database, &mut sidecar, 1);
+        live(&stage, &database, &mut sidecar, 30).expect("a quiet world");
+        database.borrow().shelf().set(None);
+        goes_on(&stage, &database, &mut sidecar, 1);
+        live(&stage, &database, &mut sidecar, 30).expect("a quiet world");
+        OPENED.store(sidecar.0.tip().opened.0, Relaxed);
+        WITH_PACK.store(with_pack, Relaxed);
+        stage.objects.withhold(refused);
+        let found = look(&stage);
+        assert!(found.is_newest_restorable(), "{:?}", found.spans);
+        let (restored, _) = stage.restore(Stop::Newest).expect("the library alone is not known");
+        assert_eq!(restored.record, found.tip.number);
+        // A sidecar that runs, and one that ends.
+        live(&stage, &database, &mut sidecar, 30).expect("it ships on");
+        assert_eq!(sidecar.0.world().trouble(), None);
+        stage.block(&sidecar.1, sidecar.0.finish()).expect("all is shipped");
+        drop(sidecar);
+        let begun = stage.time.now();
+        let again = stage.open(&database, settings());
+        if with_pack == 0 {
+            let again = again.expect("its pack has it");
+            assert!(again.0.tip().broken < again.0.tip().number, "it goes on where that was");
+            continue;
+        }
+        let text = again.map(drop).expect_err("nothing tells whose it is").to_string();
+        assert!(text.contains("is refused by the store, as by an archive"), "{text}");
+        assert!(stage.time.now() - begun < SECOND * 120);
+        let anew = Settings { take_over: true, ..settings() };
+        let mut anew = stage.open(&database, anew).expect("that was asked for");
+        live(&stage, &database, &mut anew, 30).expect("a quiet world");
+        stage.restore(Stop::Newest).expect("from its snapshot");
+    }
+}
+
+#[test]
+fn few_of_many_large_records_that_are_refused_are_asked_for() {
+    static OLD: AtomicU64 = AtomicU64::new(0);
+    let settings = || Settings { large_bytes: 100, sweep_every: SWEEP * 100, ..packs() };
+    let (stage, database, mut sidecar) = begun(settings());
+    live(&stage, &database, &mut sidecar, 300).expect("a quiet world");
+    OLD.store(sidecar.0.tip().number.0, Relaxed);
+    goes_on(&stage, &database, &mut sidecar, 4);
+    let of_restore = || {
+        calls_of(&stage, || {
+            stage.restore(Stop::Newest).expect("from a snapshot of later");
+        })
+    };
+    let without = of_restore();
+    fn is_old(name: &str) -> bool {
+        names::parse_record(name).is_some_and(|number| (2..OLD.load(Relaxed)).contains(&number.0))
+    }
+    let large = stage.objects.names_with(names::CHAIN);
+    let large = large.iter().filter(|name| is_old(name)).count();
+    assert!(large > 200, "{large}");
+    stage.objects.withhold(is_old);
+    let with = of_restore();
+    assert!(with < without + 60, "{large} records: {with} calls, and {without} without");
+    let listed = calls_of(&stage, || assert!(look(&stage).is_newest_restorable()));
+    assert!(listed < 400, "{listed}");
+}

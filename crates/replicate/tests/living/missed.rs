@@ -284,8 +284,8 @@ fn copies_begun_in(stage: &Stage, time: Duration) -> usize {
         let entries = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
         names.extend(entries.filter_map(|name| {
             let at = name.find(".plait-replica-")?;
-            // With its number, and without the files beside it.
-            name.get(at..at + 24).map(str::to_owned)
+            // With its number, and without the end of those beside it.
+            name.get(at..at + 23).map(str::to_owned)
         }));
         nap(1);
     }

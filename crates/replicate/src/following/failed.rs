@@ -1,0 +1,153 @@
+//! A copy that could not be made, for what is at the place: it has all pages, which may be many, so it is not begun again
+//! before another try may end otherwise.
+//!
+//! | since it failed | the next copy |
+//! |---|---|
+//! | a snapshot of later is the newest | is begun |
+//! | what was in its way reads in another way, also from a pack | is begun |
+//! | some time has passed: it may have read badly | is begun, and the time to the next one doubles |
+//! | none of these | fails as this one |
+
+use std::time::Duration;
+
+use crate::chain::{Found, Reader};
+use crate::error::{Error, Result};
+use crate::ids::{Hash, RecordNumber};
+use crate::world::World;
+
+/// From one look at what was in the way to the next.
+const LOOK_AGAIN: Duration = Duration::from_secs(20);
+/// From the first copy that failed to the second.
+const COPY_AGAIN: Duration = Duration::from_secs(600);
+/// From one copy to the next at most.
+const COPY_AGAIN_MAX: Duration = Duration::from_secs(3600);
+
+/// A copy that could not be made.
+pub(super) struct Failed {
+    /// The newest snapshot then.
+    snapshot: RecordNumber,
+    pub error: Error,
+    /// What stood in its way.
+    stood: Option<Hash>,
+    looked: Duration,
+    /// It is tried again then.
+    until: Duration,
+    /// Of that snapshot, so many before.
+    times: u32,
+}
+
+impl Failed {
+    /// One behind another of which it was a new try; `None` for a failure that comes and goes.
+    pub async fn of(
+        world: &World,
+        before: Option<Failed>,
+        snapshot: RecordNumber,
+        error: &Error,
+    ) -> Option<Failed> {
+        if !lies_there(error) {
+            return None;
+        }
+        let before = before.filter(|before| before.snapshot == snapshot);
+        let times = before.map_or(0, |before| before.times.saturating_add(1));
+        let looked = world.clock().now();
+        let pause = COPY_AGAIN.saturating_mul(1 << times.min(8)).min(COPY_AGAIN_MAX);
+        let (until, error) = (looked + pause, error.clone());
+        let stood = stands_at(world, &error).await.ok().flatten();
+        Some(Failed { snapshot, error, stood, looked, until, times })
+    }
+
+    /// True if another try would fail in the same way, as far as is known.
+    pub async fn stands(&mut self, world: &World, snapshot: RecordNumber) -> Result<bool> {
+        let now = world.clock().now();
+        if self.snapshot != snapshot || now >= self.until {
+            return Ok(false);
+        }
+        if now < self.looked + LOOK_AGAIN {
+            return Ok(true);
+        }
+        self.looked = now;
+        Ok(stands_at(world, &self.error).await? == self.stood)
+    }
+}
+
+/// True if what is at the place is in the way, and not the store, the disk, or another process.
+pub(super) fn lies_there(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Record { .. }
+            | Error::Missing { .. }
+            | Error::Unlinked { .. }
+            | Error::Pack { .. }
+            | Error::Part { .. }
+            | Error::Moment(_)
+            | Error::Differs { .. }
+            | Error::Impure { .. }
+            | Error::Disorder { .. }
+    )
+}
+
+/// What stands where an error says that it was in the way.
+async fn stands_at(world: &World, error: &Error) -> Result<Option<Hash>> {
+    let bytes = match error {
+        Error::Record { number, .. }
+        | Error::Missing { number, .. }
+        | Error::Unlinked { number, .. } => match Reader::new(world).object(*number, true).await {
+            Ok(Found::Object(bytes)) => Some(bytes),
+            Err(error @ Error::Store { .. }) => return Err(error),
+            Ok(Found::Nothing) | Err(_) => None,
+        },
+        Error::Pack { name, .. } | Error::Part { name, .. } => world.get(name).await?,
+        _ => None,
+    };
+    Ok(bytes.map(|bytes| Hash::of(&bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names;
+    use crate::primary::Settings;
+    use crate::simulation::run::settings;
+    use crate::simulation::stage::{Stage, live};
+    use crate::store::StoreError;
+    use crate::world::Patience;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_copy_is_tried_again_when_what_was_in_its_way_has_changed_or_time_has_passed() {
+        let stage = Stage::default();
+        let database = stage.database("alpha");
+        let settings = Settings { pack_every: SECOND, pack_records: 4, ..settings(false) };
+        let mut sidecar = stage.open(&database, settings).expect("an empty place");
+        live(&stage, &database, &mut sidecar, 30).expect("a quiet world");
+        let pack = stage.objects.names_with(names::PACKS).remove(1);
+        let (number, _) = names::parse_pack(&pack).expect("a pack");
+        let sound = stage.objects.object(&pack);
+        stage.objects.damage(&pack, None);
+        let (world, clock) = stage.world(Patience::Tries(1));
+        let error = Error::Missing { number, name: names::record(number) };
+        let snapshot = RecordNumber(2);
+        let of = |before, error: &Error| {
+            stage.block(&clock, Failed::of(&world, before, snapshot, error))
+        };
+        let stands = |failed: &mut Failed, of, time| {
+            stage.time.advance_to(stage.time.now() + time);
+            stage.block(&clock, failed.stands(&world, of)).expect("a quiet world")
+        };
+        let mut failed = of(None, &error).expect("it lies there");
+        assert!(stands(&mut failed, snapshot, SECOND) && stands(&mut failed, snapshot, LOOK_AGAIN));
+        assert!(!stands(&mut failed, snapshot.next(), SECOND), "of another snapshot");
+        // It comes back in its pack, and not under its own name.
+        stage.objects.damage(&pack, sound);
+        assert!(!stands(&mut failed, snapshot, LOOK_AGAIN));
+        for pause in [COPY_AGAIN * 2, COPY_AGAIN_MAX.min(COPY_AGAIN * 4), COPY_AGAIN_MAX] {
+            failed = of(Some(failed), &error).expect("it lies there");
+            assert!(stands(&mut failed, snapshot, pause - SECOND * 2));
+            assert!(!stands(&mut failed, snapshot, SECOND * 2), "{pause:?} have passed");
+        }
+        let (what, name) = ("read".to_owned(), pack);
+        let store = Error::Store { what, name, error: StoreError::Unavailable(String::new()) };
+        assert!(of(Some(failed), &store).is_none(), "it comes and goes");
+    }
+}
