@@ -164,7 +164,10 @@ fn is_running(path: &Path) -> bool {
 /// Takes the lock of the follower of a replica, which must not run.
 pub fn lock(path: &Path, shown: &Path) -> Result<File> {
     let lock = follows_lock_path(path);
-    let opened = side::open(&lock, false).or_else(|_| side::create(&lock, 0o600));
+    let opened = side::open(&lock, false).or_else(|e| match e.kind() {
+        ErrorKind::NotFound => side::create(&lock, 0o600),
+        _ => Err(e),
+    });
     let file = opened.map_err(|e| Failure::io("open", &lock, &e))?;
     match file.try_lock() {
         Ok(()) => Ok(file),

@@ -455,7 +455,13 @@ async fn fetch_part(
     index: usize,
 ) -> Result<Bytes> {
     let name = names::part(parts.upload, index as u32);
-    world.get(&name).await?.ok_or(Error::Part { number, name, why: "is missing" })
+    match world.get(&name).await {
+        // Another snapshot may lead there.
+        Err(error) if error.is_refusal() => {
+            Err(Error::Part { number, name, why: "is refused by the store" })
+        }
+        found => found?.ok_or(Error::Part { number, name, why: "is missing" }),
+    }
 }
 
 fn unpack_part(

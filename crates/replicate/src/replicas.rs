@@ -92,7 +92,7 @@ impl Replicas {
                 let tip = tip.ok_or(Error::Empty)?;
                 (tip.listing, tip.record.header, None)
             }
-            Err(error @ Error::Store { .. }) => return Err(error),
+            Err(error @ Error::Store { .. }) if !error.is_refusal() => return Err(error),
             Err(error) => {
                 let listing = Listing::make(world).await?;
                 let header = newest_sound(world, &listing).await?;
@@ -191,7 +191,7 @@ impl Replicas {
 /// The newest record that is sound, where the newest one is not.
 pub(crate) async fn newest_sound(world: &World, listing: &Listing) -> Result<Option<Header>> {
     let mut number = listing.highest();
-    let mut reader = Reader::with(world, listing.clone());
+    let mut reader = Reader::without(world, listing.clone(), Vec::new());
     while number != RecordNumber::NONE {
         match reader.object(number, true).await {
             Ok(Found::Object(bytes)) => {

@@ -177,7 +177,7 @@ async fn end_of(world: &World, stop: Stop) -> Result<(Reader, End)> {
                 let tip = tip.ok_or(Error::Empty)?;
                 (Reader::with(world, tip.listing), tip.record.header)
             }
-            (Err(error @ Error::Store { .. }), _) => return Err(error),
+            (Err(error @ Error::Store { .. }), _) if !error.is_refusal() => return Err(error),
             (Err(error), Stop::Time(until)) => readable_after(world, until, error).await?,
             (Err(error), _) => return Err(error),
         };
@@ -194,7 +194,7 @@ async fn end_of(world: &World, stop: Stop) -> Result<(Reader, End)> {
             let header = tip.record.header;
             (tip.listing, Some(header).filter(|header| header.number >= number))
         }
-        Err(error @ Error::Store { .. }) => return Err(error),
+        Err(error @ Error::Store { .. }) if !error.is_refusal() => return Err(error),
         Err(_) => {
             let listing = Listing::make(world).await?;
             let sound = newest_sound(world, &listing).await?;
@@ -237,7 +237,7 @@ async fn end_of(world: &World, stop: Stop) -> Result<(Reader, End)> {
 async fn readable_after(world: &World, until: u64, error: Error) -> Result<(Reader, Header)> {
     let listing = Listing::make(world).await?;
     let mut number = listing.highest();
-    let mut reader = Reader::with(world, listing);
+    let mut reader = Reader::without(world, listing, Vec::new());
     while number != RecordNumber::NONE {
         let header = match reader.object(number, true).await {
             Ok(Found::Object(bytes)) => header_of(&bytes).ok(),
@@ -476,7 +476,7 @@ impl Replay<'_> {
         let next = last.number.next();
         let bytes = match reader.object(next, false).await {
             Ok(Found::Object(bytes)) => bytes,
-            Err(error @ Error::Store { .. }) => return Err(error),
+            Err(error @ Error::Store { .. }) if !error.is_refusal() => return Err(error),
             Ok(Found::Nothing) | Err(_) => return Ok(()),
         };
         let is_other = |header: &Header| {

@@ -27,14 +27,20 @@ pub fn lines(now: &Session, sidecars: &[u32]) -> Vec<(&'static str, String)> {
     if place.is_empty() {
         return Vec::new();
     }
-    let lag = match v("replication_lag_bytes") {
-        0 => "all that is committed is there".to_owned(),
-        lag => format!(
-            "{} and {} of log behind, for {}",
-            of(v("replication_lag_commits"), "commit", "commits"),
-            bytes(lag),
-            age(v("replication_lag_ms"))
-        ),
+    let mut behind = Vec::new();
+    if v("replication_lag_bytes") > 0 {
+        behind.push(of(v("replication_lag_commits"), "commit", "commits"));
+        behind.push(format!("{} of log", bytes(v("replication_lag_bytes"))));
+    }
+    if v("replication_lag_changes") > 0 {
+        let changes = of(v("replication_lag_changes"), "change", "changes");
+        behind.push(format!(
+            "{changes} past the log (of the schema, VACUUM, or a large transaction)"
+        ));
+    }
+    let lag = match behind.is_empty() {
+        true => "all that is committed is there".to_owned(),
+        false => format!("{} behind, for {}", behind.join(" and "), age(v("replication_lag_ms"))),
     };
     let shipped = format!(
         "through commit {} (log {}); {lag}",
@@ -135,6 +141,11 @@ mod tests {
             let said = text_with(&numbers, &place, &sidecars);
             assert!(said.contains(part) && !said.contains("does not run"), "{part}: {said}");
         }
+        let said = text(&[("replication_lag_changes", 2), ("replication_lag_ms", 2500)], &place);
+        assert!(
+            said.contains("; 2 changes past the log (of the schema, VACUUM, or a large"),
+            "{said}"
+        );
         let said = text(&[("replication_running", 1)], &place[..1]);
         assert!(said.contains("all that is committed is there") && !said.contains("sidecar"));
     }

@@ -7,7 +7,7 @@ use super::failed::{Failed, lies_there};
 use super::mark::Mark;
 use super::{Done, Following, Live, Stuck, target, with_suffix};
 use crate::apply::Progress;
-use crate::chain::{Found, Reader, Tip};
+use crate::chain::{Found, Link, Reader, Tip};
 use crate::error::{Error, Result};
 use crate::ids::{ChainId, CommitTs, Hash, Position, RecordNumber};
 use crate::library;
@@ -18,8 +18,6 @@ use crate::snapshots::lineage_of;
 
 /// Records behind an OPEN in which the first commit is looked for.
 const FIRST_RECORDS: u32 = 8;
-/// Looks for a copy, behind each of which it is tried once more to go on record by record.
-const LOOKS: u32 = 20;
 
 /// Behind the name of a copy that is made beside a database.
 pub(super) const COPIED: &str = ".copied";
@@ -33,14 +31,16 @@ pub(super) struct Made {
 impl Following {
     /// Makes the database as it was at the newest record, if that is a later one (TRAIL-3).
     pub(super) async fn copy(&mut self) -> Result<Done> {
+        if self.stuck == Some(Stuck::Damaged) && self.reads_on().await? {
+            self.stuck = None;
+            self.reader = Reader::new(&self.world);
+            return self.follow().await;
+        }
         let made = match self.made.take() {
             Some(made) => Some(made),
             None => self.make().await?,
         };
-        let Some(made) = made else {
-            self.look_again();
-            return Ok(Done::Waited);
-        };
+        let Some(made) = made else { return Ok(Done::Waited) };
         let (mark, number) = (made.mark.clone(), made.mark.record);
         if let Err(error) = self.begin_to_put(&made) {
             self.made = Some(made);
@@ -85,12 +85,14 @@ impl Following {
         }
     }
 
-    /// A record that was damaged or missing may have been read badly.
-    fn look_again(&mut self) {
-        match &mut self.stuck {
-            Some(Stuck::Damaged(looks)) if *looks == LOOKS => self.stuck = None,
-            Some(Stuck::Damaged(looks)) => *looks += 1,
-            _ => {}
+    /// True if the next record, which was damaged or missing, reads well: it was read badly, or came back.
+    async fn reads_on(&self) -> Result<bool> {
+        let Some(mark) = self.mark.as_ref().filter(|mark| !mark.seeding) else { return Ok(false) };
+        let mut link = Link { chain: Some(mark.chain), number: mark.record, hash: Some(mark.hash) };
+        match Reader::new(&self.world).object(mark.record.next(), true).await {
+            Ok(Found::Object(bytes)) => Ok(link.follow(&bytes).is_ok()),
+            Err(error @ Error::Store { .. }) if !error.is_refusal() => Err(error),
+            Ok(Found::Nothing) | Err(_) => Ok(false),
         }
     }
 
@@ -182,7 +184,7 @@ impl Following {
         self.refuse_another_chain(header.chain)?;
         let leads_on = match self.stuck {
             None | Some(Stuck::Refused) => true,
-            Some(Stuck::Begins | Stuck::Damaged(_)) => header.snapshot > has,
+            Some(Stuck::Begins | Stuck::Damaged) => header.snapshot > has,
             Some(Stuck::PutBack) => header.snapshot > header.broken,
         };
         if header.number < has {
@@ -192,7 +194,7 @@ impl Following {
             return Ok(false);
         }
         // Another snapshot than the newest one leads nowhere from here.
-        if !matches!(self.stuck, Some(Stuck::Begins | Stuck::Damaged(_))) {
+        if !matches!(self.stuck, Some(Stuck::Begins | Stuck::Damaged)) {
             return Ok(true);
         }
         let mut reader = Reader::with(&self.world, tip.listing.clone());
@@ -203,10 +205,7 @@ impl Following {
     async fn refuse_again(&mut self, snapshot: RecordNumber) -> Result<()> {
         let Some(failed) = &mut self.failed else { return Ok(()) };
         if failed.stands(&self.world, snapshot).await? {
-            let error = failed.error.clone();
-            // Records may lead on again.
-            self.look_again();
-            return Err(error);
+            return Err(failed.error.clone());
         }
         Ok(())
     }

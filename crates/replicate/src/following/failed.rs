@@ -96,7 +96,10 @@ async fn stands_at(world: &World, error: &Error) -> Result<Option<Hash>> {
             Err(error @ Error::Store { .. }) => return Err(error),
             Ok(Found::Nothing) | Err(_) => None,
         },
-        Error::Pack { name, .. } | Error::Part { name, .. } => world.get(name).await?,
+        Error::Pack { name, .. } | Error::Part { name, .. } => match world.get(name).await {
+            Err(error) if error.is_refusal() => None,
+            found => found?,
+        },
         _ => None,
     };
     Ok(bytes.map(|bytes| Hash::of(&bytes)))

@@ -65,6 +65,8 @@ use crate::world::{Patience, World};
 const FAILURES: u32 = 3;
 /// Between two tries of what the database did not take.
 const TARGET_PAUSE: Duration = Duration::from_secs(1);
+/// Between two tries of what failed, however rarely it is looked for what is new.
+const POLL_MAX: Duration = Duration::from_secs(10);
 /// Between two looks for a folder that is not there.
 const GONE_PAUSE: Duration = Duration::from_millis(500);
 /// Whoever asks whether a follower runs has its lock for a moment.
@@ -136,8 +138,8 @@ pub struct Following {
 enum Stuck {
     /// It begins anew there, by what the primary did: a snapshot of later.
     Begins,
-    /// A record is missing or damaged: a snapshot of later, or the same record, sound. So often was looked.
-    Damaged(u32),
+    /// A record is missing or damaged: a snapshot of later, or the same record, sound.
+    Damaged,
     /// The database does not take it: any later record.
     Refused,
     /// The place was put back, and shipped to from there on: any later record to which a snapshot leads.
@@ -297,7 +299,7 @@ impl Following {
                     Error::Behind { .. } => self.rarely.next(self.world.random()),
                     _ => self.backoff.next(self.world.random()),
                 };
-                self.world.clock().sleep(pause.max(self.settings.poll)).await;
+                self.world.clock().sleep(pause.max(self.settings.poll.min(POLL_MAX))).await;
                 let text = error.to_string();
                 Ok(match self.told.replace(error) {
                     Some(told) if is_said(&told, self.told.as_ref()) => Done::StillStuck,
@@ -452,7 +454,7 @@ impl Following {
                 }
                 Stuck::Refused
             }
-            _ => Stuck::Damaged(0),
+            _ => Stuck::Damaged,
         };
         self.stuck.get_or_insert(stuck);
     }

@@ -42,6 +42,7 @@ fn first_seed(fault: Fault) -> u64 {
     match fault {
         Fault::SaltUnread => 160,
         Fault::PartsDropped => 130,
+        Fault::StrayUnseen => 30,
         _ => 1,
     }
 }

@@ -247,3 +247,39 @@ fn few_of_many_large_records_that_are_refused_are_asked_for() {
     let listed = calls_of(&stage, || assert!(look(&stage).is_newest_restorable()));
     assert!(listed < 400, "{listed}");
 }
+
+#[test]
+fn a_part_that_is_refused_is_led_around_by_another_snapshot() {
+    static PART: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
+    let (stage, database, sidecar) = begun(calm());
+    drop(sidecar);
+    let settings = Settings { log_bytes_least: 1, ..calm() };
+    let mut sidecar = stage.open(&database, settings).expect("the same database");
+    live(&stage, &database, &mut sidecar, 60).expect("a quiet world");
+    let snapshots = look(&stage).snapshots;
+    let newest = snapshots.last().expect("a snapshot");
+    assert!(snapshots.len() > 1, "{snapshots:?}");
+    let parts = stage.objects.names_with(names::PARTS);
+    let of_newest = parts.iter().filter_map(|name| Some((names::parse_part(name)?.0, name)));
+    PART.lock().unwrap().clone_from(of_newest.max().expect("a part").1);
+    stage.objects.withhold(|name| name == *PART.lock().unwrap());
+    let (restored, _) = stage.restore(Stop::Newest).expect("another one leads there");
+    assert_eq!(restored.record, sidecar.0.tip().number);
+    assert!(restored.snapshot < newest.record, "{}", restored.snapshot);
+}
+
+#[test]
+fn a_newest_record_that_is_refused_hides_nothing_before_it() {
+    static NEWEST: AtomicU64 = AtomicU64::new(0);
+    let (stage, _, sidecar) = begun(calm());
+    let newest = sidecar.0.tip().number;
+    NEWEST.store(newest.0, Relaxed);
+    stage.objects.withhold(|name| name == names::record(RecordNumber(NEWEST.load(Relaxed))));
+    let found = look(&stage);
+    assert_eq!(found.tip.number, newest.before());
+    assert!(found.damaged.is_some_and(|error| error.is_refusal()));
+    let (restored, _) = stage.restore(Stop::Record(newest.before())).expect("it is there");
+    assert_eq!(restored.record, newest.before());
+    let error = stage.restore(Stop::Newest).map(drop).expect_err("nobody knows it");
+    assert!(error.is_refusal(), "{error}");
+}

@@ -244,3 +244,32 @@ fn a_folder_for_copies_that_is_none_is_refused_before_anything_is_shipped() {
     assert!(said.contains("it is a folder: name the database in it"), "{said}");
     assert!(!stage.url.exists());
 }
+
+#[test]
+fn what_is_changed_past_the_log_is_told_as_behind() {
+    let stage = Stage::new();
+    let keeper = open(&stage.database);
+    let sidecar = stage.sidecar(&[]);
+    keeper.execute("INSERT INTO t VALUES(1, 'first')").expect("it commits");
+    stage.agrees();
+    let status = |name: &str| {
+        let sql = format!("SELECT value FROM plait_status WHERE name = 'replication_{name}'");
+        keeper.integer(&sql).expect("it is told")
+    };
+    let behind = || (status("lag_changes"), status("lag_ms") > 0);
+    let awaits = |expected| {
+        while behind() != expected {
+            nap(20);
+        }
+    };
+    awaits((0, false));
+    sidecar.kill();
+    keeper.execute("CREATE TABLE another(a)").expect("it commits");
+    nap(5);
+    assert_eq!(behind(), (1, true));
+    assert_eq!(status("lag_commits"), 0, "it is no commit of the log");
+    let again = stage.sidecar(&[]);
+    awaits((0, false));
+    stage.agrees();
+    assert_eq!(again.terminated(), 0);
+}
