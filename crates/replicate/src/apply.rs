@@ -457,10 +457,11 @@ async fn fetch_part(
     let name = names::part(parts.upload, index as u32);
     match world.get(&name).await {
         // Another snapshot may lead there.
-        Err(error) if error.is_refusal() => {
-            Err(Error::Part { number, name, why: "is refused by the store" })
+        Err(Error::Store { error, .. }) if error.is_refusal() => {
+            let why = format!("is there, and the store {error}").into();
+            Err(Error::Part { number, name, why })
         }
-        found => found?.ok_or(Error::Part { number, name, why: "is missing" }),
+        found => found?.ok_or(Error::Part { number, name, why: "is missing".into() }),
     }
 }
 
@@ -472,7 +473,7 @@ fn unpack_part(
 ) -> Result<Bytes> {
     let name = names::part(parts.upload, index as u32);
     let part = &parts.each[index];
-    let bad = |why| Error::Part { number, name: name.clone(), why };
+    let bad = |why: &'static str| Error::Part { number, name: name.clone(), why: why.into() };
     if bytes.len() != part.stored_bytes as usize || Hash::of(bytes) != part.hash {
         return Err(bad("is damaged: its hash does not match"));
     }

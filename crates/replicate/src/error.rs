@@ -1,5 +1,7 @@
 //! Why something about a chain could not be done: what, where, and what to do.
 
+use std::borrow::Cow;
+
 use crate::ids::{ChainId, RecordNumber};
 use crate::pack::BadPack;
 use crate::record::BadRecord;
@@ -86,7 +88,7 @@ pub enum Error {
         /// Its object.
         name: String,
         /// What is wrong.
-        why: &'static str,
+        why: Cow<'static, str>,
     },
     /// Retention has removed what is to be read.
     #[error(

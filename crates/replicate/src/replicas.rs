@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::ids::{ChainId, RecordNumber};
 use crate::names;
 use crate::record::{Header, Open, Record, SnapshotRef, header_of};
-use crate::snapshots::{Known, ONE_BY_ONE, header_before, known_but_for};
+use crate::snapshots::{Known, ONE_BY_ONE, before_pack, header_before, known_but_for};
 use crate::world::World;
 
 /// A snapshot, as people choose it.
@@ -207,6 +207,9 @@ pub(crate) async fn newest_sound(world: &World, listing: &Listing) -> Result<Opt
             }
             Ok(Found::Nothing) | Err(_) => {}
         }
+        if let Some(refusal) = reader.refusal_of_many(ONE_BY_ONE) {
+            return Err(refusal.clone());
+        }
         number = listing.last_below(number);
     }
     Ok(None)
@@ -376,7 +379,7 @@ async fn spans(
     course: &Course<'_>,
 ) -> Result<Vec<Span>> {
     let mut spans: Vec<Span> = Vec::new();
-    let mut ends: BTreeMap<RecordNumber, Option<u64>> = BTreeMap::new();
+    let mut ends: BTreeMap<RecordNumber, Result<u64, RecordNumber>> = BTreeMap::new();
     for (number, snapshot) in snapshots {
         let is_whole = snapshot.parts.missing_in(parts) == 0;
         if !is_whole || lacking(known, *number, parts).is_some() {
@@ -391,12 +394,11 @@ async fn spans(
                 break None;
             }
             if let Entry::Vacant(end) = ends.entry(to) {
-                let header = header_at(reader, to, course.tip).await?;
-                end.insert(header.map(|header| header.written_ms));
+                end.insert(written_at(reader, to, course.tip).await?);
             }
-            match ends.get(&to).copied().flatten() {
-                Some(ms) => break Some(ms),
-                None => to = to.before(),
+            match ends[&to] {
+                Ok(ms) => break Some(ms),
+                Err(before) => to = before,
             }
         };
         let Some(to_ms) = to_ms else { continue };
@@ -409,21 +411,22 @@ async fn spans(
     Ok(spans)
 }
 
-/// The header of a record that is sound.
-async fn header_at(
+/// When a record was written that is sound; else the number before it, or before all that its pack has.
+async fn written_at(
     reader: &mut Reader,
     number: RecordNumber,
     tip: &Header,
-) -> Result<Option<Header>> {
+) -> Result<Result<u64, RecordNumber>> {
     if number == tip.number {
-        return Ok(Some(tip.clone()));
+        return Ok(Ok(tip.written_ms));
     }
     let found = match reader.object(number, true).await {
         Ok(Found::Object(bytes)) => Record::decode(&bytes).ok(),
         Err(error @ Error::Store { .. }) => return Err(error),
+        Err(Error::Pack { .. }) => return Ok(Err(before_pack(reader, number))),
         Ok(Found::Nothing) | Err(_) => None,
     };
-    Ok(found
-        .map(|record| record.header)
-        .filter(|header| header.number == number && header.chain == tip.chain))
+    let is_it = |header: &Header| header.number == number && header.chain == tip.chain;
+    let header = found.map(|record| record.header).filter(is_it);
+    Ok(header.map(|header| header.written_ms).ok_or(number.before()))
 }

@@ -10,7 +10,7 @@ use crate::fault::{Fault, is_planted};
 use crate::ids::{CommitTs, Hash, Position, RecordNumber};
 use crate::record::{Follows, Header, Item, Record, SnapshotRef, header_of};
 use crate::replicas::{Replicas, newest_sound};
-use crate::snapshots::{Known, known_but_for};
+use crate::snapshots::{Known, ONE_BY_ONE, known_but_for};
 use crate::target::Target;
 use crate::world::World;
 
@@ -247,6 +247,7 @@ async fn readable_after(world: &World, until: u64, error: Error) -> Result<(Read
         match header.filter(|header| header.number == number) {
             Some(header) if header.written_ms > until => return Ok((reader, header)),
             Some(_) => break,
+            None if reader.refusal_of_many(ONE_BY_ONE).is_some() => break,
             None => number = number.before(),
         }
     }

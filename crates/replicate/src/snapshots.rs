@@ -141,16 +141,18 @@ pub async fn header_before(
 ) -> Result<Option<Header>> {
     let mut number = there_before(reader, number);
     let mut unread = 0;
+    let mut was_pack = false;
     while number != RecordNumber::NONE {
         let header = match reader.object(number, true).await {
             Ok(Found::Object(bytes)) => header_of(&bytes).ok(),
             Err(error @ Error::Store { .. }) => return Err(error),
             Ok(Found::Nothing) | Err(Error::Gone { .. }) => break,
             Err(error @ (Error::Pack { .. } | Error::Record { why: BadRecord::Unread, .. })) => {
-                let before = match error {
-                    Error::Pack { .. } => before_pack,
-                    _ => there_before,
-                };
+                let is_pack = matches!(error, Error::Pack { .. });
+                if std::mem::replace(&mut was_pack, is_pack) != is_pack {
+                    unread = 0;
+                }
+                let before = if is_pack { before_pack } else { there_before };
                 for _ in 0..stride(unread) {
                     number = before(reader, number);
                 }
@@ -204,7 +206,7 @@ fn there_before(reader: &Reader, number: RecordNumber) -> RecordNumber {
 }
 
 /// The number before all that the pack of one has.
-fn before_pack(reader: &Reader, number: RecordNumber) -> RecordNumber {
+pub(crate) fn before_pack(reader: &Reader, number: RecordNumber) -> RecordNumber {
     let pack = reader.listing().and_then(|listing| listing.pack_of(number));
     there_before(reader, pack.map_or(number, |(first, _)| first))
 }

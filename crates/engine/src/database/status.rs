@@ -10,7 +10,7 @@ use crate::shm::layout::{
     CONFLICT_KEY_BYTES, CONFLICT_SLOTS, NO_PIN, TOTAL_BYTES, fence, generation, txn_state,
 };
 use crate::shm::process;
-use crate::shm::shipping::Change;
+use crate::shm::shipping::{BOUNDARIES, Change};
 use crate::sync::clock::unix_ms;
 
 /// One transaction in progress, or waiting.
@@ -61,9 +61,6 @@ pub struct ConflictRow {
 
 /// Names and values.
 pub type Rows<T> = Vec<(&'static str, T)>;
-
-/// Changes past the log that are counted.
-const CHANGES_MAX: usize = 1000;
 
 impl Database {
     /// Returns name and value of everything that is counted.
@@ -127,19 +124,21 @@ impl Database {
         let told = self.told();
         let (is_held, held_bytes, broken) = shared.hold_status();
         let behind_bytes = shared.log_end().get().saturating_sub(told.position.stream.get());
-        // Pages that a transaction has changed past the log are no commits of it. A merge changes no row.
+        // Pages that a transaction has changed past the log. A merge changes no row; of changes that are not kept any more
+        // nobody knows.
         let boundaries = self.boundaries();
-        let is_merge =
-            |number| boundaries.get(number).is_some_and(|of| matches!(of.change, Change::Merge(_)));
-        let changes = (told.boundary..boundaries.count()).filter(|number| !is_merge(*number));
-        let changes = changes.take(CHANGES_MAX).count();
+        let count = boundaries.count();
+        let from = told.boundary.max(count.saturating_sub(BOUNDARIES as u64 - 1));
+        let kept = (from..count).filter_map(|number| boundaries.get(number));
+        let changes = kept.filter(|of| !matches!(of.change, Change::Merge(_))).count()
+            + usize::from(told.boundary < from);
         let is_behind = behind_bytes > 0 || changes > 0;
         // What the base had when the session began is no commit of it.
         let from = told.position.commit.get().max(shared.first_ts());
         let behind = c.visible_ts.load(Relaxed).saturating_sub(from);
-        let since_ms = match told.known_ms {
-            0 => 0,
-            known_ms => unix_ms().saturating_sub(known_ms),
+        let since_ms = match (told.known_ms, told.trouble_since_ms) {
+            (0, 0) => 0,
+            (0, since) | (since, _) => unix_ms().saturating_sub(since),
         };
         let if_behind = |value: u64| if is_behind { value as i64 } else { 0 };
         let numbers = vec![

@@ -52,6 +52,12 @@ impl Reader {
         Reader { withheld: Some(withheld.into_iter().collect()), ..Reader::with(world, listing) }
     }
 
+    /// Why the store has refused to give this many things, or more: of the last of them.
+    pub fn refusal_of_many(&self, many: u32) -> Option<&Error> {
+        let withheld = self.withheld.as_ref().filter(|withheld| withheld.len() >= many as usize);
+        withheld.and_then(|withheld| withheld.values().next())
+    }
+
     /// Packs, and records in `chain/`, that the store has refused to give, ascending, and why.
     pub fn into_withheld(self) -> Vec<(Stretch, Error)> {
         self.withheld.unwrap_or_default().into_iter().collect()

@@ -31,12 +31,13 @@ pub(super) struct Made {
 impl Following {
     /// Makes the database as it was at the newest record, if that is a later one (TRAIL-3).
     pub(super) async fn copy(&mut self) -> Result<Done> {
-        if self.stuck == Some(Stuck::Damaged) && self.reads_on().await? {
-            self.stuck = None;
+        if self.reads_on().await? {
+            // What was copied is no later than what follows.
+            (self.stuck, self.made) = (None, None);
             self.reader = Reader::new(&self.world);
             return self.follow().await;
         }
-        let made = match self.made.take() {
+        let made = match self.made.take().filter(|made| self.may_take(made)) {
             Some(made) => Some(made),
             None => self.make().await?,
         };
@@ -85,9 +86,19 @@ impl Following {
         }
     }
 
+    /// True if a copy is later than what is here, or what is here is of another history, or half a copy (TRAIL-3).
+    fn may_take(&self, made: &Made) -> bool {
+        self.stuck == Some(Stuck::PutBack)
+            || self.mark.as_ref().is_none_or(|mark| mark.seeding || made.mark.record > mark.record)
+    }
+
     /// True if the next record, which was damaged or missing, reads well: it was read badly, or came back.
     async fn reads_on(&self) -> Result<bool> {
         let Some(mark) = self.mark.as_ref().filter(|mark| !mark.seeding) else { return Ok(false) };
+        if !matches!(self.stuck, Some(Stuck::Damaged(Some(number))) if number <= mark.record.next())
+        {
+            return Ok(false);
+        }
         let mut link = Link { chain: Some(mark.chain), number: mark.record, hash: Some(mark.hash) };
         match Reader::new(&self.world).object(mark.record.next(), true).await {
             Ok(Found::Object(bytes)) => Ok(link.follow(&bytes).is_ok()),
@@ -182,9 +193,11 @@ impl Following {
     async fn leads_on(&self, tip: &Tip, has: RecordNumber) -> Result<bool> {
         let header = &tip.record.header;
         self.refuse_another_chain(header.chain)?;
+        let is_half = self.mark.as_ref().is_none_or(|mark| mark.seeding);
         let leads_on = match self.stuck {
+            _ if is_half => true,
             None | Some(Stuck::Refused) => true,
-            Some(Stuck::Begins | Stuck::Damaged) => header.snapshot > has,
+            Some(Stuck::Begins | Stuck::Damaged(_)) => header.snapshot > has,
             Some(Stuck::PutBack) => header.snapshot > header.broken,
         };
         if header.number < has {
@@ -194,7 +207,7 @@ impl Following {
             return Ok(false);
         }
         // Another snapshot than the newest one leads nowhere from here.
-        if !matches!(self.stuck, Some(Stuck::Begins | Stuck::Damaged)) {
+        if !matches!(self.stuck, Some(Stuck::Begins | Stuck::Damaged(_))) {
             return Ok(true);
         }
         let mut reader = Reader::with(&self.world, tip.listing.clone());

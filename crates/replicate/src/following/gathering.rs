@@ -42,8 +42,23 @@ impl Following {
             // Where later ones were listed, or it was read before, this one was removed, or is in a pack now.
             let is_sure = batch.mark.stream < until
                 || self.reader.listing().is_some_and(|listing| listing.highest() > number);
-            let Found::Object(object) = self.reader.object(number, is_sure).await? else { break };
-            let record = link.follow(&object)?;
+            let read = match self.reader.object(number, is_sure).await {
+                Ok(Found::Nothing) => break,
+                Ok(Found::Object(object)) => link.follow(&object).map(|record| (object, record)),
+                Err(error) => Err(error),
+            };
+            let (object, record) = match read {
+                // What is before it is taken first: it stands behind the mark then.
+                Err(error)
+                    if error.damaged().is_some()
+                        && batch.mark.record > from.record
+                        && batch.mark.stream >= until =>
+                {
+                    batch.is_full = true;
+                    break;
+                }
+                read => read?,
+            };
             let is_whole = self.gather_record(&record, until, &mut batch)?;
             if batch.ends.is_some() || !is_whole {
                 break;

@@ -138,8 +138,8 @@ pub struct Following {
 enum Stuck {
     /// It begins anew there, by what the primary did: a snapshot of later.
     Begins,
-    /// A record is missing or damaged: a snapshot of later, or the same record, sound.
-    Damaged,
+    /// A record is missing or damaged, perhaps this one: a snapshot of later, or the same record, sound.
+    Damaged(Option<RecordNumber>),
     /// The database does not take it: any later record.
     Refused,
     /// The place was put back, and shipped to from there on: any later record to which a snapshot leads.
@@ -438,6 +438,9 @@ impl Following {
             | Error::Empty
             | Error::Emptied { .. }
             | Error::Withheld { .. }
+            // Of a copy, which something else was the reason for.
+            | Error::Part { .. }
+            | Error::Moment(_)
             | Error::Unseen(_) => return,
             Error::Behind { .. } => {
                 // What is there when it has come so far is looked at anew.
@@ -454,7 +457,7 @@ impl Following {
                 }
                 Stuck::Refused
             }
-            _ => Stuck::Damaged,
+            _ => Stuck::Damaged(error.damaged()),
         };
         self.stuck.get_or_insert(stuck);
     }

@@ -545,15 +545,15 @@ impl Run {
 
 /// What a restore may meet beside everything else: retention, and a store that does not answer.
 fn may_meet(error: &Error) -> bool {
-    matches!(
-        error,
+    match error {
         Error::Store { .. }
-            | Error::Gone { .. }
-            | Error::Moment(_)
-            | Error::Empty
-            | Error::Missing { .. }
-            | Error::Part { why: "is missing", .. }
-    )
+        | Error::Gone { .. }
+        | Error::Moment(_)
+        | Error::Empty
+        | Error::Missing { .. } => true,
+        Error::Part { why, .. } => why == "is missing" || why.starts_with("is there, "),
+        _ => false,
+    }
 }
 
 /// The checks behind a run.

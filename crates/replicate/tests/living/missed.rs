@@ -412,3 +412,85 @@ fn a_name_that_leaves_none_for_the_files_beside_it_is_refused() {
     assert!(said.contains("its name is too long: it may have 224 bytes"), "{said}");
     assert_eq!(sidecar.terminated(), 0);
 }
+
+#[test]
+fn a_follower_goes_on_over_damage_behind_what_it_can_have() {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    agrees(&stage);
+    assert_eq!(first.terminated(), 0);
+    let had = mark(&stage).record;
+    stage.execute("INSERT INTO t VALUES(3, 'before it')");
+    let before = stage.agrees().record;
+    assert!(before > had, "{had} {before}");
+    stage.execute("INSERT INTO t VALUES(4, 'in it')");
+    stage.agrees();
+    damage(&stage.url.join(names::record(before.next())));
+    stage.execute("CREATE TABLE another(a)");
+    let begun = Instant::now();
+    while !stage.restored().is_ok_and(|(_, restored)| restored.snapshot > before.next()) {
+        assert!(begun.elapsed() < PATIENCE, "a snapshot leads there");
+        nap(100);
+    }
+    let follows = follower(&stage);
+    agrees(&stage);
+    assert_eq!(follows.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds TRAIL-3
+#[test]
+fn a_copy_that_could_not_be_put_does_not_take_the_place_of_what_came_since() {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    agrees(&stage);
+    nap(500);
+    assert_eq!(first.terminated(), 0);
+    stage.execute("INSERT INTO t VALUES(3, 'in it')");
+    let bad = stage.agrees().record;
+    let object = stage.url.join(names::record(bad));
+    damage(&object);
+    let follows = follower(&stage);
+    is_told(&stage, "is damaged");
+    // Nothing can be noted, as on a disk that the copy fills.
+    let new = beside(&stage, "-plait-follows.new");
+    std::fs::create_dir(&new).expect("a folder in the way of the mark");
+    for _ in 0..40 {
+        stage.execute("INSERT OR REPLACE INTO t VALUES(5, hex(randomblob(400000)))");
+    }
+    let begun = Instant::now();
+    while !stage.restored().is_ok_and(|(_, restored)| restored.snapshot > bad) {
+        assert!(begun.elapsed() < PATIENCE, "a snapshot leads there");
+        nap(200);
+    }
+    let is_copied = || {
+        let entries = std::fs::read_dir(stage.folder.path()).expect("a folder").flatten();
+        let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.any(|name| name.starts_with("elsewhere.db.copied"))
+    };
+    let mut seen = 0;
+    while seen < 30 {
+        assert!(begun.elapsed() < PATIENCE * 2, "there is no copy");
+        seen = if is_copied() { seen + 1 } else { 0 };
+        nap(100);
+    }
+    damage(&object);
+    std::fs::remove_dir(&new).expect("it is away");
+    nap(1500);
+    stage.execute("INSERT INTO t VALUES(100, 'later')");
+    agrees(&stage);
+    nap(500);
+    let reached = mark(&stage).record;
+    stage.execute("CREATE TABLE another(a)");
+    let here = open(&replica(&stage));
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(8) {
+        assert!(mark(&stage).record >= reached, "it went back");
+        assert_ne!(here.integer("SELECT count(*) FROM t WHERE id = 100"), Ok(0), "it went back");
+        nap(2);
+    }
+    drop(here);
+    agrees(&stage);
+    assert_eq!(follows.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
