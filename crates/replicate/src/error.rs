@@ -348,6 +348,11 @@ impl Error {
             | Error::Missing { number, .. }
             | Error::Unlinked { number, .. } => Some(*number),
             Error::Pack { name, .. } => crate::names::parse_pack(name).map(|(first, _)| first),
+            // What the store refuses to give is of no more use.
+            Error::Store { name, error, .. } if error.is_refusal() => {
+                let pack = crate::names::parse_pack(name).map(|(first, _)| first);
+                crate::names::parse_record(name).or(pack)
+            }
             _ => None,
         }
     }

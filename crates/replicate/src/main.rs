@@ -287,7 +287,12 @@ fn lost(found: &Replicas) -> String {
         );
     }
     if !text.is_empty() && !found.is_newest_restorable() {
+        let is_refused = found.damaged.as_ref().is_some_and(Error::is_refusal);
         text += match found.needs_take_over {
+            _ if is_refused => {
+                "have the store give the newest record, which nothing leads over: take it out of its archive, or give the keys the \
+                 right to read it\n"
+            }
             true => {
                 "bring back what was there; else end the sidecar, if it runs, and start it once with --take-over, which takes \
                  a snapshot at once: nothing tells from which database the newest record is\n"

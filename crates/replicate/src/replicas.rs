@@ -119,8 +119,7 @@ impl Replicas {
         let is_new = |(pack, _): &(Stretch, Error)| withheld.iter().all(|(of, _)| of != pack);
         let others: Vec<_> = others.into_iter().filter(is_new).collect();
         withheld.extend(others);
-        withheld.sort_by_key(|(pack, _)| *pack);
-        let mut reader = Reader::without(world, listing.clone(), withheld.clone());
+        let mut reader = Reader::without(world, listing.clone(), withheld);
         let opening = Opening::of(world, &mut reader, &header).await?;
         let seams = seams(world, &mut reader, &header, first).await?;
         let oldest = snapshots.iter().map(|(_, snapshot)| snapshot.as_of).min();
@@ -128,7 +127,7 @@ impl Replicas {
             Some(oldest) => breaks_behind(&mut reader, &header, &seams, oldest).await?,
             None => Vec::new(),
         };
-        let withheld_from = withheld.iter().map(|(pack, _)| *pack).filter(|pack| pack.1 >= first);
+        let withheld_from = reader.withheld().filter(|pack| pack.1 >= first);
         let mut holes: Vec<Stretch> = missing.iter().copied().chain(withheld_from).collect();
         holes.sort_unstable();
         let course = Course { tip: &header, breaks, holes, seams: &seams };

@@ -194,8 +194,9 @@ pub trait Source {
     /// [`SourceError`].
     fn read(&mut self, bytes: usize) -> Result<Vec<Event>, SourceError>;
 
-    /// Everything through this position is in the chain, whose last record has this hash (CHAIN-2).
-    fn shipped(&mut self, record: Hash, through: &Position);
+    /// Everything through this position is in the chain, whose last record has this hash (CHAIN-2); and can be restored, or
+    /// only when a snapshot is complete.
+    fn shipped(&mut self, record: Hash, through: &Position, is_restorable: bool);
 
     /// Returns a state of the base that is complete through `at_least`; `None` while there is none.
     ///

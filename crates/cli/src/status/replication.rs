@@ -38,8 +38,10 @@ pub fn lines(now: &Session, sidecars: &[u32]) -> Vec<(&'static str, String)> {
             "{changes} past the log (of the schema, VACUUM, or a large transaction)"
         ));
     }
+    let error = now.text("replication_error");
     let lag = match behind.is_empty() {
-        true => "all that is committed is there".to_owned(),
+        true if error.is_empty() => "all that is committed is there".to_owned(),
+        true => "nothing behind that".to_owned(),
         false => format!("{} behind, for {}", behind.join(" and "), age(v("replication_lag_ms"))),
     };
     let shipped = format!(
@@ -59,7 +61,6 @@ pub fn lines(now: &Session, sidecars: &[u32]) -> Vec<(&'static str, String)> {
         };
         lines.push(("sidecar", styled(NOTICE, what)));
     }
-    let error = now.text("replication_error");
     if !error.is_empty() {
         lines.push(("in the way", styled(BAD, error)));
     }

@@ -58,6 +58,11 @@ impl Reader {
         withheld.and_then(|withheld| withheld.values().next())
     }
 
+    /// What the store has refused to give so far.
+    pub fn withheld(&self) -> impl Iterator<Item = Stretch> {
+        self.withheld.iter().flat_map(BTreeMap::keys).copied()
+    }
+
     /// Packs, and records in `chain/`, that the store has refused to give, ascending, and why.
     pub fn into_withheld(self) -> Vec<(Stretch, Error)> {
         self.withheld.unwrap_or_default().into_iter().collect()

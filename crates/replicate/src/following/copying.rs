@@ -306,7 +306,15 @@ impl Following {
             if number > header.number {
                 break;
             }
-            let Found::Object(object) = reader.object(number, true).await? else { break };
+            let object = match reader.object(number, true).await {
+                Ok(Found::Object(object)) => object,
+                // It only tells more than can be known without.
+                Err(error) if error.is_refusal() => break,
+                found => {
+                    found?;
+                    break;
+                }
+            };
             let Ok(record) = Record::decode(&object) else { break };
             if let Some(first) = first_in(&record) {
                 return Ok(Some(first));

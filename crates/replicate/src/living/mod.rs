@@ -49,6 +49,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is looked whether the file is still that of the session, as each program does that reads it.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
+/// What is told of records to which no snapshot leads, until the next look at what is in the way.
+const WAITING: &str = "the newest commits cannot be restored before a snapshot is complete";
+
 /// A place that the session tells with so many bytes may have more: it keeps 256, and no part of a character.
 const TOLD_BYTES: usize = 250;
 
@@ -102,6 +105,8 @@ pub struct Living {
     is_here: Cell<bool>,
     /// When it was looked at the file last.
     looked: Cell<Instant>,
+    /// What is shipped follows nothing that was shipped before.
+    is_anew: bool,
 }
 
 impl Living {
@@ -167,6 +172,7 @@ impl Living {
             shared,
             is_here: Cell::default(),
             looked: Cell::new(Instant::now()),
+            is_anew: false,
         })
     }
 
@@ -225,6 +231,15 @@ impl Living {
             Err(error @ plait_engine::error::Error::Replaced(_)) => Err(self.failed(&error)),
             // Anything else is told by what needs the file.
             _ => Ok(()),
+        }
+    }
+
+    /// Tells, before it is told that more is shipped, that no snapshot leads there yet; what is told already says more.
+    fn note_waiting(&self) {
+        if self.database.told().trouble.is_empty() {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            let now_ms = now.map_or(0, |now| now.as_millis() as u64);
+            self.database.note_shipping_trouble(WAITING, now_ms);
         }
     }
 
@@ -367,6 +382,9 @@ impl Source for Living {
 
     fn note_chain(&mut self, chain: ChainId, open: Hash) -> Result<(), SourceError> {
         let place = self.settings.place.clone();
+        if self.is_anew {
+            self.note_waiting();
+        }
         self.with(|shipper| {
             shipper.note_chain(chain.0, beginning(open), &place);
             Ok(())
@@ -381,6 +399,7 @@ impl Source for Living {
         let begun = wait(|wait| Shipper::begin(&self.database, tip.as_ref(), limit, wait));
         let (begun, shipper) = begun.map_err(|error| self.failed(&error))?;
         *self.shipper.borrow_mut() = Some(shipper);
+        self.is_anew = begun.anew.is_some();
         let follows = if begun.anew.is_some() { Follows::Nothing } else { Follows::Stream };
         Ok(Start {
             follows,
@@ -404,7 +423,10 @@ impl Source for Living {
         Ok(happened.into_iter().map(event).collect())
     }
 
-    fn shipped(&mut self, record: Hash, through: &Position) {
+    fn shipped(&mut self, record: Hash, through: &Position, is_restorable: bool) {
+        if !is_restorable {
+            self.note_waiting();
+        }
         // Nothing can fail here.
         let _ = self.with(|shipper| {
             shipper.shipped(beginning(record), &to_engine(through));

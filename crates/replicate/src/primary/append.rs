@@ -163,19 +163,20 @@ impl Sidecar {
         let number = record.header.number;
         let bytes = record.encode();
         if is_planted(Fault::ShippedEarly) {
-            self.source.shipped(Hash::of(&bytes), &record.header.position);
+            self.source.shipped(Hash::of(&bytes), &record.header.position, true);
         }
         match self.make(number, &bytes).await? {
             Outcome::Known => {}
             Outcome::Taken(found) => return Err(Error::Fenced { number, by: author_of(&found) }),
         }
         self.writer.moved(record.header.clone(), &bytes);
-        self.source.shipped(self.writer.tip_hash, &record.header.position);
+        self.snapshots.note(&record);
+        self.note_restorable();
+        let is_restorable = self.is_restorable();
+        self.source.shipped(self.writer.tip_hash, &record.header.position, is_restorable);
         let large = self.settings.large_bytes;
         self.packing.note(&record, &bytes, self.writer.tip_hash, large);
-        self.snapshots.note(&record);
         self.note_named(&record);
-        self.note_restorable();
         Ok(())
     }
 }

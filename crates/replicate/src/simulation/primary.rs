@@ -630,7 +630,7 @@ impl Source for Primary {
         Ok(events)
     }
 
-    fn shipped(&mut self, record: Hash, through: &Position) {
+    fn shipped(&mut self, record: Hash, through: &Position, _: bool) {
         let mut database = self.database.borrow_mut();
         database.known = record;
         self.told.borrow_mut().push((database.instance, *through));

@@ -174,6 +174,15 @@ fn while_nothing_may_go_the_chain_is_not_looked_through_again_and_again() {
 }
 
 #[test]
+fn what_needs_a_refused_open_is_not_offered() {
+    let (stage, _, sidecar) = begun(calm());
+    drop(sidecar);
+    stage.objects.withhold(|name| name == names::record(RecordNumber::FIRST));
+    let found = look(&stage);
+    super::losses::agrees(&stage, &found);
+}
+
+#[test]
 fn an_open_that_is_refused_is_in_the_way_of_a_start_alone() {
     static OPENED: AtomicU64 = AtomicU64::new(0);
     static WITH_PACK: AtomicU64 = AtomicU64::new(0);
@@ -277,7 +286,8 @@ fn a_newest_record_that_is_refused_hides_nothing_before_it() {
     stage.objects.withhold(|name| name == names::record(RecordNumber(NEWEST.load(Relaxed))));
     let found = look(&stage);
     assert_eq!(found.tip.number, newest.before());
-    assert!(found.damaged.is_some_and(|error| error.is_refusal()));
+    assert!(found.damaged.as_ref().is_some_and(|error| error.is_refusal()));
+    super::losses::agrees(&stage, &found);
     let (restored, _) = stage.restore(Stop::Record(newest.before())).expect("it is there");
     assert_eq!(restored.record, newest.before());
     let error = stage.restore(Stop::Newest).map(drop).expect_err("nobody knows it");
