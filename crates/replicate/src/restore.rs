@@ -197,7 +197,10 @@ async fn end_of(world: &World, stop: Stop) -> Result<(Reader, End)> {
         Err(error @ Error::Store { .. }) if !error.is_refusal() => return Err(error),
         Err(_) => {
             let listing = Listing::make(world).await?;
-            let sound = newest_sound(world, &listing).await?;
+            let sound = match newest_sound(world, &listing).await {
+                Err(error) if error.is_refusal() => None,
+                sound => sound?,
+            };
             (listing, sound.filter(|header| header.number >= number))
         }
     };

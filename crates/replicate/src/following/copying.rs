@@ -37,9 +37,10 @@ impl Following {
             self.reader = Reader::new(&self.world);
             return self.follow().await;
         }
-        let made = match self.made.take().filter(|made| self.may_take(made)) {
-            Some(made) => Some(made),
-            None => self.make().await?,
+        let made = match self.made.take() {
+            Some(made) if self.may_take(&made) => Some(made),
+            // The place may be put back while one is made.
+            _ => self.make().await?.filter(|made| self.may_take(made)),
         };
         let Some(made) = made else { return Ok(Done::Waited) };
         let (mark, number) = (made.mark.clone(), made.mark.record);
@@ -92,19 +93,29 @@ impl Following {
             || self.mark.as_ref().is_none_or(|mark| mark.seeding || made.mark.record > mark.record)
     }
 
-    /// True if the next record, which was damaged or missing, reads well: it was read badly, or came back.
+    /// True if the record that was damaged or missing reads well, behind the one before it: it was read badly, or came back.
     async fn reads_on(&self) -> Result<bool> {
         let Some(mark) = self.mark.as_ref().filter(|mark| !mark.seeding) else { return Ok(false) };
-        if !matches!(self.stuck, Some(Stuck::Damaged(Some(number))) if number <= mark.record.next())
-        {
-            return Ok(false);
+        let Some(Stuck::Damaged(Some(number))) = self.stuck else { return Ok(false) };
+        let number = number.max(mark.record.next());
+        let mut reader = Reader::new(&self.world);
+        let mut hash = (number == mark.record.next()).then_some(mark.hash);
+        for of in [number.before(), number] {
+            if of == mark.record {
+                continue;
+            }
+            let bytes = match reader.object(of, true).await {
+                Ok(Found::Object(bytes)) => bytes,
+                Err(error @ Error::Store { .. }) if !error.is_refusal() => return Err(error),
+                Ok(Found::Nothing) | Err(_) => return Ok(false),
+            };
+            let mut link = Link { chain: Some(mark.chain), number: of.before(), hash };
+            if link.follow(&bytes).is_err() {
+                return Ok(false);
+            }
+            hash = Some(Hash::of(&bytes));
         }
-        let mut link = Link { chain: Some(mark.chain), number: mark.record, hash: Some(mark.hash) };
-        match Reader::new(&self.world).object(mark.record.next(), true).await {
-            Ok(Found::Object(bytes)) => Ok(link.follow(&bytes).is_ok()),
-            Err(error @ Error::Store { .. }) if !error.is_refusal() => Err(error),
-            Ok(Found::Nothing) | Err(_) => Ok(false),
-        }
+        Ok(true)
     }
 
     /// Gives the database the pages of a copy, or the copy the database's name. What it does not take is
@@ -207,7 +218,7 @@ impl Following {
             return Ok(false);
         }
         // Another snapshot than the newest one leads nowhere from here.
-        if !matches!(self.stuck, Some(Stuck::Begins | Stuck::Damaged(_))) {
+        if is_half || !matches!(self.stuck, Some(Stuck::Begins | Stuck::Damaged(_))) {
             return Ok(true);
         }
         let mut reader = Reader::with(&self.world, tip.listing.clone());
@@ -308,8 +319,11 @@ impl Following {
             }
             let object = match reader.object(number, true).await {
                 Ok(Found::Object(object)) => object,
-                // It only tells more than can be known without.
-                Err(error) if error.is_refusal() => break,
+                // The next one tells as much.
+                Err(error) if error.is_refusal() => {
+                    number = number.next();
+                    continue;
+                }
                 found => {
                     found?;
                     break;

@@ -44,7 +44,8 @@ impl Failed {
         snapshot: RecordNumber,
         error: &Error,
     ) -> Option<Failed> {
-        if !lies_there(error) {
+        let is_of_a_record = error.is_refusal() && error.damaged().is_some();
+        if !lies_there(error) && !is_of_a_record {
             return None;
         }
         let before = before.filter(|before| before.snapshot == snapshot);
@@ -96,10 +97,13 @@ async fn stands_at(world: &World, error: &Error) -> Result<Option<Hash>> {
             Err(error @ Error::Store { .. }) => return Err(error),
             Ok(Found::Nothing) | Err(_) => None,
         },
-        Error::Pack { name, .. } | Error::Part { name, .. } => match world.get(name).await {
-            Err(error) if error.is_refusal() => None,
-            found => found?,
-        },
+        // Of the store's errors a refusal.
+        Error::Pack { name, .. } | Error::Part { name, .. } | Error::Store { name, .. } => {
+            match world.get(name).await {
+                Err(error) if error.is_refusal() => None,
+                found => found?,
+            }
+        }
         _ => None,
     };
     Ok(bytes.map(|bytes| Hash::of(&bytes)))

@@ -48,9 +48,11 @@ impl Following {
                 Err(error) => Err(error),
             };
             let (object, record) = match read {
-                // What is before it is taken first: it stands behind the mark then.
+                // What is before it is taken first: it stands behind the mark then. One that does not follow what is before
+                // it puts that in doubt as well.
                 Err(error)
                     if error.damaged().is_some()
+                        && !matches!(error, Error::Unlinked { .. })
                         && batch.mark.record > from.record
                         && batch.mark.stream >= until =>
                 {

@@ -457,6 +457,8 @@ impl Following {
                 }
                 Stuck::Refused
             }
+            // They are there again where the list was an old one.
+            Error::Gone { .. } => Stuck::Damaged(self.mark.as_ref().map(|mark| mark.record.next())),
             _ => Stuck::Damaged(error.damaged()),
         };
         self.stuck.get_or_insert(stuck);
