@@ -240,7 +240,7 @@ async fn end_of(world: &World, stop: Stop) -> Result<(Reader, End)> {
 async fn readable_after(world: &World, until: u64, error: Error) -> Result<(Reader, Header)> {
     let listing = Listing::make(world).await?;
     let mut number = listing.highest();
-    let mut reader = Reader::without(world, listing, Vec::new());
+    let mut reader = Reader::without(world, listing.clone(), Vec::new());
     while number != RecordNumber::NONE {
         let header = match reader.object(number, true).await {
             Ok(Found::Object(bytes)) => header_of(&bytes).ok(),
@@ -248,7 +248,10 @@ async fn readable_after(world: &World, until: u64, error: Error) -> Result<(Read
             Ok(Found::Nothing) | Err(_) => None,
         };
         match header.filter(|header| header.number == number) {
-            Some(header) if header.written_ms > until => return Ok((reader, header)),
+            Some(header) if header.written_ms > until => {
+                // What is refused on the way there is told as that.
+                return Ok((Reader::with(world, listing), header));
+            }
             Some(_) => break,
             None if reader.refusal_of_many(ONE_BY_ONE).is_some() => break,
             None => number = number.before(),

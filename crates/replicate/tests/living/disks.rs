@@ -15,6 +15,9 @@ const FILL: &str = "INSERT INTO t WITH RECURSIVE n(i) AS
     (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)
     SELECT i + 900000000, hex(randomblob(500)) FROM n";
 
+/// What is told of a snapshot that is waited for, until more is known.
+const WAITING: &str = "the newest commits cannot be restored before a snapshot is complete";
+
 /// What is in the way of a sidecar, once there is something.
 pub fn trouble(stage: &Stage) -> String {
     let db = open(&stage.database);
@@ -24,7 +27,7 @@ pub fn trouble(stage: &Stage) -> String {
         let sql = "SELECT value FROM plait_status WHERE name = 'replication_error'";
         let rows = db.query(sql).unwrap_or_default();
         match rows.first().and_then(|row| row.first()) {
-            Some(Value::Text(said)) if !said.is_empty() => {
+            Some(Value::Text(said)) if !said.is_empty() && said != WAITING.as_bytes() => {
                 return String::from_utf8_lossy(said).into_owned();
             }
             _ => std::thread::sleep(Duration::from_millis(50)),
