@@ -89,8 +89,12 @@ impl Following {
 
     /// True if a copy is later than what is here, or what is here is of another history, or half a copy (TRAIL-3).
     fn may_take(&self, made: &Made) -> bool {
-        self.stuck == Some(Stuck::PutBack)
-            || self.mark.as_ref().is_none_or(|mark| mark.seeding || made.mark.record > mark.record)
+        self.mark.as_ref().is_none_or(|mark| {
+            let is_put_back = self.stuck == Some(Stuck::PutBack);
+            mark.seeding
+                || made.mark.record > mark.record
+                || (is_put_back && made.mark.record == mark.record)
+        })
     }
 
     /// True if the record that was damaged or missing reads well, behind the one before it: it was read badly, or came back.
@@ -319,14 +323,12 @@ impl Following {
             }
             let object = match reader.object(number, true).await {
                 Ok(Found::Object(object)) => object,
-                // The next one tells as much.
-                Err(error) if error.is_refusal() => {
+                Err(error @ Error::Store { .. }) if !error.is_refusal() => return Err(error),
+                Ok(Found::Nothing) => break,
+                // Retention leaves an OPEN apart, and removes what is behind it: the next one that is there tells as much.
+                Err(_) => {
                     number = number.next();
                     continue;
-                }
-                found => {
-                    found?;
-                    break;
                 }
             };
             let Ok(record) = Record::decode(&object) else { break };

@@ -434,6 +434,10 @@ impl Following {
     fn note_failure(&mut self, error: &Error) {
         self.world.note_trouble(error);
         let stuck = match error {
+            // A record: a snapshot of later may lead on.
+            Error::Store { .. } if error.is_refusal() && error.damaged().is_some() => {
+                Stuck::Damaged(error.damaged())
+            }
             Error::Store { .. }
             | Error::Empty
             | Error::Emptied { .. }

@@ -494,3 +494,21 @@ fn a_copy_that_could_not_be_put_does_not_take_the_place_of_what_came_since() {
     assert_eq!(follows.terminated(), 0);
     assert_eq!(sidecar.terminated(), 0);
 }
+
+#[test]
+fn a_new_follower_needs_no_open_that_is_not_to_be_had() {
+    let (stage, sidecar) = begun();
+    stage.agrees();
+    stage.execute("CREATE TABLE another(a)");
+    let at = stage.agrees().record;
+    let begun = Instant::now();
+    while stage.agrees().snapshot < at {
+        assert!(begun.elapsed() < PATIENCE, "a snapshot leads there");
+        nap(50);
+    }
+    assert_eq!(sidecar.terminated(), 0);
+    std::fs::remove_file(stage.url.join(names::record(RecordNumber::FIRST))).expect("its OPEN");
+    let follows = follower(&stage);
+    agrees(&stage);
+    assert_eq!(follows.terminated(), 0);
+}
