@@ -197,15 +197,13 @@ impl Reader {
             return Ok(Given::Withheld);
         }
         // Where others are refused, this one is asked for once.
-        let mut answer = None;
-        if !withheld.is_empty() {
-            let once = self.world.with(Patience::Tries(1)).get(name).await;
-            answer =
-                Some(once).filter(|once| once.as_ref().map_or_else(Error::is_refusal, |_| true));
-        }
-        let answer = match answer {
-            Some(answer) => answer,
-            None => self.world.get(name).await,
+        let first = match withheld.is_empty() {
+            true => self.world.get(name).await,
+            false => self.world.with(Patience::Tries(1)).get(name).await,
+        };
+        let answer = match first {
+            Err(error) if !error.is_refusal() && !withheld.is_empty() => self.world.get(name).await,
+            answer => answer,
         };
         match answer {
             Err(error) if error.is_refusal() => {

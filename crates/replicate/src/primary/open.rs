@@ -330,7 +330,8 @@ async fn refuse_others(
     let opening = loop {
         match Opening::of(&few, &mut reader, header).await {
             Err(error @ Error::Store { .. }) => {
-                if refusal_of(world, error).await?.is_some() {
+                // One that does not answer is waited for.
+                if refusal_of(world, error).await?.is_some_and(|why| why.is_refusal()) {
                     break Opening::Refused;
                 }
             }

@@ -275,6 +275,24 @@ fn await_record(stage: &Stage, number: RecordNumber) {
     }
 }
 
+/// Waits for a snapshot that leads to a record.
+fn await_snapshot(stage: &Stage, at: RecordNumber) {
+    let begun = Instant::now();
+    while stage.agrees().snapshot < at {
+        assert!(begun.elapsed() < PATIENCE, "a snapshot leads there");
+        nap(50);
+    }
+}
+
+/// Waits until the replica is at a record.
+fn await_mark(stage: &Stage, number: RecordNumber) {
+    let begun = Instant::now();
+    while mark(stage).record < number {
+        assert!(begun.elapsed() < PATIENCE, "{} of {number}", mark(stage).record);
+        nap(50);
+    }
+}
+
 /// Copies that are begun in a time, in the folder of a replica.
 fn copies_begun_in(stage: &Stage, time: Duration) -> usize {
     let begun = Instant::now();
@@ -306,21 +324,13 @@ fn a_new_follower_shows_what_is_before_a_damaged_newest_record() {
     damage(&stage.url.join(names::record(newest)));
     let follows = follower(&stage);
     is_told(&stage, "is damaged");
-    let begun = Instant::now();
-    while mark(&stage).record < before {
-        assert!(begun.elapsed() < PATIENCE, "{}", mark(&stage).record);
-        nap(50);
-    }
+    await_mark(&stage, before);
     let here = open(&replica(&stage));
     assert_eq!(here.integer("SELECT count(*) FROM t"), Ok(rows as i64));
     drop(here);
     // It is mended, and nobody ships any more.
     damage(&stage.url.join(names::record(newest)));
-    let begun = Instant::now();
-    while mark(&stage).record < newest {
-        assert!(begun.elapsed() < PATIENCE, "{}", mark(&stage).record);
-        nap(50);
-    }
+    await_mark(&stage, newest);
     agrees(&stage);
     assert_eq!(follows.terminated(), 0);
 }
@@ -331,14 +341,9 @@ fn a_follower_that_needs_a_copy_has_what_is_before_damage_and_copies_no_more() {
     let first = follower(&stage);
     agrees(&stage);
     assert_eq!(first.terminated(), 0);
-    let had = mark(&stage).record;
     stage.execute("CREATE TABLE another(a)");
     let at = stage.agrees().record;
-    let begun = Instant::now();
-    while stage.agrees().snapshot < at {
-        assert!(begun.elapsed() < PATIENCE, "a snapshot leads there");
-        nap(50);
-    }
+    await_snapshot(&stage, at);
     stage.execute("INSERT INTO t VALUES(3, 'before it')");
     let before = stage.agrees().record;
     let rows = stage.rows().len();
@@ -348,11 +353,7 @@ fn a_follower_that_needs_a_copy_has_what_is_before_damage_and_copies_no_more() {
     stage.execute("INSERT INTO t VALUES(5, 'behind it')");
     await_record(&stage, before.next().next());
     let follows = follower(&stage);
-    let begun = Instant::now();
-    while mark(&stage).record < before {
-        assert!(begun.elapsed() < PATIENCE, "{had}: {} of {before}", mark(&stage).record);
-        nap(50);
-    }
+    await_mark(&stage, before);
     is_told(&stage, "is damaged");
     let here = open(&replica(&stage));
     assert_eq!(here.integer("SELECT count(*) FROM t"), Ok(rows as i64));
@@ -501,11 +502,7 @@ fn a_new_follower_needs_no_open_that_is_not_to_be_had() {
     stage.agrees();
     stage.execute("CREATE TABLE another(a)");
     let at = stage.agrees().record;
-    let begun = Instant::now();
-    while stage.agrees().snapshot < at {
-        assert!(begun.elapsed() < PATIENCE, "a snapshot leads there");
-        nap(50);
-    }
+    await_snapshot(&stage, at);
     assert_eq!(sidecar.terminated(), 0);
     std::fs::remove_file(stage.url.join(names::record(RecordNumber::FIRST))).expect("its OPEN");
     let follows = follower(&stage);

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-#[cfg(feature = "crash-points")]
 use std::time::Instant;
 
 use plait_replicate::following::Live;
@@ -11,8 +10,8 @@ use plait_replicate::following::mark::Mark;
 use plait_replicate::ids::RecordNumber;
 
 #[cfg(feature = "crash-points")]
-use crate::following::{LOCK, PATIENCE};
-use crate::following::{agrees, begun, beside, follower, is_told, nap, replica, says};
+use crate::following::LOCK;
+use crate::following::{PATIENCE, agrees, begun, beside, follower, is_told, nap, replica, says};
 #[cfg(feature = "crash-points")]
 use crate::model::rows_of;
 use crate::processes::{Process, open};
@@ -128,12 +127,19 @@ fn who_cannot_follow_is_refused_at_once_and_leaves_nothing() {
     assert_eq!(sidecar.terminated(), 0);
 }
 
+/// Waits for something, looking all the time.
+fn awaits(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::yield_now();
+    }
+}
+
 /// Runs a sidecar, until it says that it ships; returns it, and how to read what it says.
 fn heard(stage: &Stage, more: &[&str]) -> (Process, impl Fn() -> String + use<>) {
     let (sidecar, heard) = hearing(stage, more);
-    while !heard().starts_with("shipping ") {
-        nap(20);
-    }
+    awaits("that it ships", || heard().starts_with("shipping "));
     (sidecar, heard)
 }
 
@@ -221,9 +227,7 @@ fn a_sidecar_that_waits_for_the_database_says_for_whom() {
     let (sidecar, said) = hearing(&stage, &["--interval", "50ms"]);
     let what =
         format!("process {}, which works alone or in WAL mode, is writing", std::process::id());
-    while !said().contains(&what) {
-        nap(50);
-    }
+    awaits(&what, || said().contains(&what));
     alone.execute("COMMIT").expect("it commits");
     stage.agrees();
     assert_eq!(sidecar.terminated(), 0);
@@ -257,12 +261,7 @@ fn what_is_changed_past_the_log_is_told_as_behind() {
         keeper.integer(&sql).expect("it is told")
     };
     let behind = || (status("lag_changes"), status("lag_ms") > 0);
-    let awaits = |expected| {
-        while behind() != expected {
-            nap(20);
-        }
-    };
-    awaits((0, false));
+    awaits("nothing is behind", || behind() == (0, false));
     sidecar.kill();
     keeper.execute("CREATE TABLE another(a)").expect("it commits");
     nap(5);
@@ -274,7 +273,7 @@ fn what_is_changed_past_the_log_is_told_as_behind() {
     };
     // At no moment is more told as there than can be restored.
     for _ in 0..3 {
-        while behind() != (0, false) || !error().is_empty() {}
+        awaits("all is there", || behind() == (0, false) && error().is_empty());
         stage.restored().expect("it is told as there");
         keeper
             .execute("CREATE TABLE IF NOT EXISTS one_more(a); DROP TABLE one_more")
