@@ -5,7 +5,7 @@ mod plait;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use plait::{Dist, Ran, Scene, command, finish};
+use plait::{Dist, Ran, Scene, command, finish, set_rights, unprivileged};
 
 fn doctor(scene: &Scene) -> Ran {
     let dist = Dist::find().expect("the scene has found it");
@@ -184,26 +184,16 @@ fn limits_names_and_rights_that_are_in_the_way_are_told() {
 
 #[test]
 fn a_file_beside_the_database_that_may_not_be_written_is_a_problem() {
-    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-    use std::os::unix::process::CommandExt as _;
-    const NOBODY: u32 = 65534;
     let Some(scene) = Scene::concurrent() else { return };
-    let rights = |path: &Path, mode| {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
-    };
     let shm = scene.beside("-shm");
     std::fs::write(&shm, []).unwrap();
-    rights(&shm, 0o444);
-    rights(&scene.path, 0o666);
-    rights(scene.folder(), 0o777);
+    set_rights(&shm, 0o444);
+    set_rights(&scene.path, 0o666);
+    set_rights(scene.folder(), 0o777);
     let dist = Dist::find().expect("the scene has found it");
     let mut doctor = dist.command(&["doctor", "app.db"]);
-    if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
-        doctor.uid(NOBODY).gid(NOBODY);
-        if std::process::Command::new("true").uid(NOBODY).gid(NOBODY).status().is_err() {
-            eprintln!("skipped: this cannot run the program as another user");
-            return;
-        }
+    if !unprivileged(&mut doctor) {
+        return;
     }
     let ran = finish(doctor.current_dir(scene.folder()));
     let problem = format!("but not {} beside it", shm.display());

@@ -174,6 +174,23 @@ fn a_restore_puts_the_mark_aside_and_waits_for_no_follower() {
 }
 
 #[test]
+fn it_stays_a_replica_where_a_file_beside_it_may_not_be_written() {
+    let Some(scene) = replica() else { return };
+    let shm = scene.beside("-shm");
+    std::fs::write(&shm, []).unwrap();
+    plait::set_rights(&shm, 0o444);
+    plait::set_rights(&scene.path, 0o666);
+    plait::set_rights(scene.folder(), 0o777);
+    let mut promote = plait::command(&["promote"]);
+    if !plait::unprivileged(promote.arg(scene.beside(""))) {
+        return;
+    }
+    let refused = format!("you may not write {}: ", shm.display());
+    plait::finish(&mut promote).failed().says(&[&refused, "stays a replica"]);
+    assert!(scene.beside("-plait-follows").exists());
+}
+
+#[test]
 fn promoted_it_can_be_written_and_not_while_its_follower_runs() {
     let Some(scene) = replica() else { return };
     let lock = follower(&scene);

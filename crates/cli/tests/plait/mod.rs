@@ -74,6 +74,28 @@ fn heed_signals() -> std::io::Result<()> {
     Ok(())
 }
 
+/// Has a command run as somebody who owns nothing, if this runs as root; false if that cannot be.
+pub fn unprivileged(command: &mut Command) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    use std::os::unix::process::CommandExt as _;
+    const NOBODY: u32 = 65534;
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return true;
+    }
+    command.uid(NOBODY).gid(NOBODY);
+    let can = Command::new("true").uid(NOBODY).gid(NOBODY).status().is_ok();
+    if !can {
+        eprintln!("skipped: this cannot run the program as another user");
+    }
+    can
+}
+
+/// Sets the rights of a file, or of a folder.
+pub fn set_rights(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
 pub fn finish(command: &mut Command) -> Ran {
     Ran::of(command.output().expect("a program that is there can be started"))
 }
