@@ -153,12 +153,12 @@ impl Following {
     /// is no later one than it has, or what led no further would be in the way of that, too.
     async fn make(&mut self) -> Result<Option<Made>> {
         let has = self.mark.as_ref().map_or(RecordNumber::NONE, |mark| mark.record);
-        let (snapshot, mut made) = match self.tip().await {
+        let (snapshot, damage) = match self.tip().await {
             Ok(tip) if !self.leads_on(&tip, has).await? => return Ok(None),
             Ok(tip) => (tip.record.header.snapshot, None),
             // What it has it need not copy again.
             Err(damage) if damage.damaged().is_some() && has == RecordNumber::NONE => {
-                (RecordNumber::NONE, Some(Err(damage)))
+                (RecordNumber::NONE, Some(damage))
             }
             Err(error) => return Err(error),
         };
@@ -168,10 +168,10 @@ impl Following {
             true => with_suffix(database, COPIED),
             false => database.clone(),
         };
-        if made.is_none() {
-            made = Some(self.restored(&beside, Stop::Newest).await);
-        }
-        let mut made = made.expect("one of both");
+        let mut made = match damage {
+            Some(damage) => Err(damage),
+            None => self.restored(&beside, Stop::Newest).await,
+        };
         if let Err(damage) = &made
             && let Some(damaged) = damage.damaged().filter(|damaged| damaged.before() > has)
             && !self.may_show_more()
