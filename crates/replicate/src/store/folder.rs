@@ -12,6 +12,8 @@
 //!   what is there.
 //! - FOLDER-3 Where something was shipped, an empty folder is the one below a disk that is not mounted: each call fails as
 //!   where there is none, and none writes into it.
+//! - FOLDER-4 What has the name of an object and is neither file nor folder is not opened: whoever opens a pipe waits until
+//!   somebody writes into it.
 
 use std::io::ErrorKind;
 use std::mem::ManuallyDrop;
@@ -22,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use object_store::prefix::PrefixStore;
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, open, openat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, open, openat, statat};
 use rustix::io::Errno;
 
 use super::StoreError;
@@ -31,6 +33,17 @@ use crate::names;
 
 /// How a folder is opened whose entries are read.
 const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// What a call of a store does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Does {
+    /// It makes or deletes objects.
+    Changes,
+    /// It reads the object of this name.
+    Reads(String),
+    /// It lists objects.
+    Lists,
+}
 
 /// A folder.
 pub struct Folder {
@@ -76,8 +89,8 @@ impl Folder {
         Folder { path, is_filled, last: Mutex::default() }
     }
 
-    /// Opens it for a call. `changes`: the call makes or deletes objects.
-    pub fn open(&self, changes: bool) -> Result<Opened, StoreError> {
+    /// Opens it for a call.
+    pub fn open(&self, does: &Does) -> Result<Opened, StoreError> {
         let path = self.path.display().to_string();
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = open(&self.path, flags, Mode::empty()).map_err(std::io::Error::from);
@@ -91,8 +104,10 @@ impl Folder {
         if self.is_filled || last.is_some() {
             self.refuse_empty(&file)?;
         }
-        if let Some(last) = last.filter(|_| changes) {
-            self.refuse_another(&file, last)?;
+        match (does, last) {
+            (Does::Changes, Some(last)) => self.refuse_another(&file, last)?,
+            (Does::Reads(name), _) => refuse_no_file(&file, name)?,
+            _ => {}
         }
         let alias = format!("/proc/self/fd/{}", file.as_raw_fd());
         let whole = LocalFileSystem::new().with_fsync(true);
@@ -150,6 +165,16 @@ impl Folder {
         if last.is_some_and(|last| names.contains(&names::record(last))) {
             *last = None;
         }
+    }
+}
+
+/// FOLDER-4.
+fn refuse_no_file(file: &OwnedFd, name: &str) -> Result<(), StoreError> {
+    // Whatever else is the matter the store itself says.
+    let Ok(found) = statat(file, name, AtFlags::empty()) else { return Ok(()) };
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile | FileType::Directory => Ok(()),
+        _ => Err(StoreError::Failed("it is no file: move it away".to_owned())),
     }
 }
 
