@@ -11,18 +11,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::maybe_done;
-use futures_util::poll;
 
 use crate::chain::{Flow, Link};
 use crate::error::{Error, Result};
 use crate::fault::{Fault, is_planted};
 use crate::ids::{ChainId, CommitTs, Generation, Hash, Lsn, Position, RecordNumber};
 use crate::names;
-use crate::record::item::each_page;
+use crate::parts::{Lists, Of};
 use crate::record::{
     Body, Follows, Frames, Header, Item, Merge, PageSet, Parts, Record, SnapshotRef,
-    compress::inflate,
 };
 use crate::target::{Applied, Birth, Target, TargetError};
 use crate::world::World;
@@ -163,25 +160,12 @@ impl Applier {
         let all_bytes = lineage.iter().map(|(_, snapshot)| bytes(&snapshot.parts)).sum();
         let mut so_far = Progress { all_bytes, ..Progress::default() };
         for (number, snapshot) in lineage {
-            let of = (*number, snapshot.page_bytes, snapshot.page_count);
-            let parts = &snapshot.parts;
-            let fetch = |index| {
-                (index < parts.each.len())
-                    .then(|| Box::pin(maybe_done(fetch_part(&self.world, *number, parts, index))))
-            };
-            let mut next = fetch(0);
-            for index in 0.. {
-                let Some(mut fetched) = next.take() else { break };
-                fetched.as_mut().await;
-                let bytes = fetched.as_mut().take_output().expect("it was awaited once")?;
-                next = fetch(index + 1);
-                if let Some(next) = &mut next {
-                    // It is on its way while this one is decompressed.
-                    let _ = poll!(next.as_mut());
-                }
-                let raw = unpack_part(of, parts, index, &bytes)?;
-                self.target.base_pages(&raw).map_err(|why| failed(*number, why))?;
-                so_far.done_bytes += raw.len() as u64;
+            let &SnapshotRef { page_bytes, page_count, .. } = snapshot;
+            let of = Of { number: *number, page_bytes, page_count };
+            let mut lists = Lists::new(&self.world, of, &snapshot.parts);
+            while let Some(list) = lists.next().await? {
+                self.target.base_pages(&list).map_err(|why| failed(*number, why))?;
+                so_far.done_bytes += list.len() as u64;
                 progress(so_far);
             }
         }
@@ -362,10 +346,11 @@ impl Applier {
         match &set.body {
             Body::Inline(bytes) => self.target.pages(bytes).map_err(|why| failed(number, why))?,
             Body::Parts(parts) => {
-                for index in 0..parts.each.len() {
-                    let of = (number, set.page_bytes, set.page_count);
-                    let raw = read_part(&self.world, of, parts, index).await?;
-                    self.target.pages(&raw).map_err(|why| failed(number, why))?;
+                let &PageSet { page_bytes, page_count, .. } = set;
+                let of = Of { number, page_bytes, page_count };
+                let mut lists = Lists::new(&self.world, of, parts);
+                while let Some(list) = lists.next().await? {
+                    self.target.pages(&list).map_err(|why| failed(number, why))?;
                 }
             }
         }
@@ -394,7 +379,7 @@ impl Applier {
 }
 
 /// Where the stream of a session begins that an OPEN begins.
-pub(crate) fn opened_at(header: &Header) -> Lsn {
+fn opened_at(header: &Header) -> Lsn {
     // An OPEN is alone in its record.
     header.position.stream
 }
@@ -412,76 +397,38 @@ pub struct About {
 }
 
 impl About {
-    /// Reads the OPEN that a record names; where it is missing, refused, damaged or another writer's, the
-    /// library is unknown, which counts as this one: merges are compared.
+    /// Reads the OPEN that a record names; without it the library is unknown, which counts as this one: merges are
+    /// compared.
     ///
     /// # Errors
     /// The store's.
     pub async fn of(world: &World, header: &Header) -> Result<About> {
-        let bytes = match world.get(&names::record(header.opened)).await {
-            Err(error) if error.is_refusal() => None,
-            bytes => bytes?,
-        };
-        let record = bytes.and_then(|bytes| Record::decode(&bytes).ok());
-        let is_it = |record: &Record| {
-            let Header { chain, number, nonce, .. } = record.header;
-            (chain, number, nonce) == (header.chain, header.opened, header.nonce)
-        };
-        let record = record.filter(is_it);
+        let record = open_of(world, header).await?;
         let library = record.as_ref().and_then(Record::open).map(|open| open.library.clone());
         let library = library.unwrap_or_else(|| UNKNOWN.to_owned());
         Ok(About { library, segment_bytes: header.segment_bytes })
     }
 }
 
+/// Reads the OPEN that a record names; `None` where it is missing, refused, damaged or another writer's.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn open_of(world: &World, header: &Header) -> Result<Option<Record>> {
+    let bytes = match world.get(&names::record(header.opened)).await {
+        Err(error) if error.is_refusal() => None,
+        bytes => bytes?,
+    };
+    let record = bytes.and_then(|bytes| Record::decode(&bytes).ok());
+    let is_it = |record: &Record| {
+        let Header { chain, number, nonce, .. } = record.header;
+        (chain, number, nonce) == (header.chain, header.opened, header.nonce)
+    };
+    Ok(record.filter(is_it))
+}
+
 fn failed(number: RecordNumber, why: TargetError) -> Error {
     Error::Target { number, why: why.0 }
-}
-
-async fn read_part(
-    world: &World,
-    of: (RecordNumber, u32, u32),
-    parts: &Parts,
-    index: usize,
-) -> Result<Bytes> {
-    let bytes = fetch_part(world, of.0, parts, index).await?;
-    unpack_part(of, parts, index, &bytes)
-}
-
-async fn fetch_part(
-    world: &World,
-    number: RecordNumber,
-    parts: &Parts,
-    index: usize,
-) -> Result<Bytes> {
-    let name = names::part(parts.upload, index as u32);
-    match world.get(&name).await {
-        // Another snapshot may lead there.
-        Err(Error::Store { error, .. }) if error.is_refusal() => {
-            let why = format!("is there, and the store {error}").into();
-            Err(Error::Part { number, name, why })
-        }
-        found => found?.ok_or(Error::Part { number, name, why: "is missing".into() }),
-    }
-}
-
-fn unpack_part(
-    (number, page_bytes, page_count): (RecordNumber, u32, u32),
-    parts: &Parts,
-    index: usize,
-    bytes: &Bytes,
-) -> Result<Bytes> {
-    let name = names::part(parts.upload, index as u32);
-    let part = &parts.each[index];
-    let bad = |why: &'static str| Error::Part { number, name: name.clone(), why: why.into() };
-    if bytes.len() != part.stored_bytes as usize || Hash::of(bytes) != part.hash {
-        return Err(bad("is damaged: its hash does not match"));
-    }
-    let raw = inflate(bytes, part.raw_bytes as usize);
-    let raw = raw.ok_or_else(|| bad("cannot be decompressed"))?;
-    let Some(pages) = each_page(&raw, page_bytes) else { return Err(bad("is no list of pages")) };
-    let is_within = pages.last().is_none_or(|(last, _)| last <= page_count);
-    is_within.then_some(raw).ok_or_else(|| bad("has pages behind the end of the database"))
 }
 
 /// A snapshot with those that it changes; `None` if one of them is not known.

@@ -7,6 +7,7 @@
 //! | [`primary`] | the sidecar that ships a database |
 //! | [`follower`], [`restore`] | the chain applied to another one |
 //! | [`following`] | the chain applied to a database that programs read |
+//! | [`apply`], [`parts`] | a chain applied; the pages of its uploads |
 //! | [`replicas`] | what can be restored |
 //! | [`source`], [`target`] | what is needed of the database on either side |
 //! | [`new_file`], [`library`] | a restored database, made with the library inside this program |
@@ -19,6 +20,7 @@
 //!
 //! `docs/decisions/chain.md` is the design. Everything but `store::objects`, with folders and
 //! their names, and the clock of `main.rs` is pure: it runs in a simulated world as it does in this one.
+//! Long parts alone are unpacked by threads, which is seen by nothing but a clock ([`parts`]).
 
 #![deny(unsafe_code, clippy::print_stderr)]
 
@@ -37,6 +39,7 @@ pub mod names;
 pub mod new_file;
 pub mod notes;
 pub mod pack;
+pub mod parts;
 pub mod primary;
 pub mod probe;
 pub mod record;

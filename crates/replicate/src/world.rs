@@ -1,7 +1,7 @@
 //! What the state machines of this crate have of the world: a store, a clock, and chance.
 //!
-//! They are `async` functions that await nothing else. So a simulation owns every moment at which
-//! one of them stands still, and may drop it there, as a kill does.
+//! They are `async` functions that await nothing else, but for threads that compute (`parts.rs`), of which a simulation
+//! has none. So it owns every moment at which one of them stands still, and may drop it there, as a kill does.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
