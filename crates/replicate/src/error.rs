@@ -379,6 +379,9 @@ impl Error {
             }
             Error::Pack { name, why: BadPack::Unread } => format!("the pack {name} cannot be read"),
             Error::Pack { name, why } => format!("the pack {name} is damaged: {why}"),
+            Error::Part { number, name, why } => {
+                format!("{name}, a part of the pages in record {number}, {why}")
+            }
             other => other.to_string(),
         }
     }

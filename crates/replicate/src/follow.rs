@@ -143,14 +143,16 @@ async fn follow_until_stopped(
         match following.step().await? {
             Done::Copied(_) => tell(args, &following, "is"),
             Done::Applied(_) if !is_up => {}
-            Done::Waited if !is_up && following.mark().is_some_and(|mark| !mark.seeding) => {
+            Done::Waited
+                if !is_up && following.mark().is_some_and(|mark| mark.seeding.is_none()) =>
+            {
                 is_up = true;
                 tell(args, &following, "follows, and is");
             }
             Done::Applied(_) | Done::Waited | Done::StillStuck => {}
             Done::Stuck(why) => {
                 let so_long = match following.mark() {
-                    Some(mark) if !mark.seeding => {
+                    Some(mark) if mark.seeding.is_none() => {
                         format!("{} stays as it is until then", args.database.display())
                     }
                     _ => "it is tried again".to_owned(),

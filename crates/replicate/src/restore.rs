@@ -36,8 +36,10 @@ pub enum Stop {
 pub struct Restored {
     /// The last record of which everything is there, or with [`Stop::Commit`] something.
     pub record: RecordNumber,
-    /// When it was written.
-    pub written_ms: u64,
+    /// Its header.
+    pub header: Header,
+    /// The hash of its object.
+    pub hash: Hash,
     /// Where base and stream are.
     pub position: Position,
     /// The record with the snapshot that it began with.
@@ -100,7 +102,8 @@ pub async fn restore(
     let as_of = lineage.last().map_or(RecordNumber::NONE, |(_, snapshot)| snapshot.as_of);
     let mut restored = Restored {
         record: applier.link.number,
-        written_ms: 0,
+        header: Header::default(),
+        hash: Hash::ZERO,
         position: applier.position(),
         snapshot,
         clock_set_back: None,
@@ -160,7 +163,7 @@ impl End {
     fn passed_twice(&self, until: u64, restored: &Restored) -> Option<RecordNumber> {
         let taken = self.known.values().map(|snapshot| (snapshot.as_of, snapshot.taken_ms));
         let mut stamps = taken.chain([(self.header.number, self.header.written_ms)]);
-        let is_later = |written_ms: u64| written_ms > restored.written_ms;
+        let is_later = |written_ms: u64| written_ms > restored.header.written_ms;
         stamps.find_map(|(number, written_ms)| match number > restored.record {
             true => (written_ms <= until).then_some(number),
             false => is_later(written_ms).then_some(restored.record),
@@ -436,25 +439,25 @@ impl Replay<'_> {
                 Stop::Commit(last) if header.position.salt == self.end.position.salt => Some(last),
                 _ => None,
             };
-            match applier.apply(&bytes, last).await? {
-                Step::Done => {}
+            let step = applier.apply(&bytes, last).await?;
+            match step {
+                Step::Done | Step::Reached => {}
                 Step::Differs => {
                     let library = applier.library().to_owned();
                     return Err(Error::Differs { number, library });
                 }
                 Step::Broken => return Err(advised(self.world, broken_at(number), number).await),
-                Step::Reached => {
-                    restored.record = number;
-                    restored.written_ms = header.written_ms;
-                    // A part of it is applied, so it has to be the chain's as well.
-                    let hash = Some(Hash::of(&bytes));
-                    self.check_last(reader, Link { number, hash, ..applier.link }).await?;
-                    break;
-                }
             }
-            restored.record = number;
-            restored.written_ms = header.written_ms;
-            commit = header.position.commit;
+            commit = if step == Step::Done { header.position.commit } else { commit };
+            let hash = applier.link.hash.filter(|_| step == Step::Done);
+            (restored.record, restored.hash) = (number, hash.unwrap_or_else(|| Hash::of(&bytes)));
+            restored.header = header;
+            if step == Step::Reached {
+                // A part of it is applied, so it has to be the chain's as well.
+                let hash = Some(restored.hash);
+                self.check_last(reader, Link { number, hash, ..applier.link }).await?;
+                break;
+            }
             // The base of the snapshot may have the commit, and no frame says so.
             if last == Some(commit) && number == self.as_of {
                 break;

@@ -158,7 +158,8 @@ fn run_with(args: &RestoreArgs, progress: &mut Shown) -> Result<(), String> {
     }
     bar.finish_and_clear();
     let mut text = told(args, &restored, bytes, is_undecided);
-    let age = Duration::from_millis(world.clock().wall_ms().saturating_sub(restored.written_ms));
+    let age =
+        Duration::from_millis(world.clock().wall_ms().saturating_sub(restored.header.written_ms));
     text += &format!("record {} was written {} ago\n", restored.record, HumanDuration(age));
     text += &format!("{}\n", printable(&what_next(args)));
     // The database is what was asked for, whoever reads this.
@@ -214,7 +215,7 @@ fn show(bar: &ProgressBar, progress: &Progress) {
 }
 
 fn told(args: &RestoreArgs, restored: &Restored, bytes: u64, is_undecided: bool) -> String {
-    let Restored { record, written_ms, position, snapshot, .. } = restored;
+    let Restored { record, header, position, snapshot, .. } = restored;
     let commit = match position.commit {
         CommitTs(0) => "no commit behind the snapshot".to_owned(),
         commit => format!("commit {commit}"),
@@ -224,7 +225,7 @@ fn told(args: &RestoreArgs, restored: &Restored, bytes: u64, is_undecided: bool)
         "{}: restored through record {record} ({}), {commit}; from the snapshot in record \
          {snapshot}; {}{verified}\n",
         args.output.display(),
-        dates::utc(*written_ms),
+        dates::utc(header.written_ms),
         HumanBytes(bytes)
     );
     if let Some(number) = restored.clock_set_back {

@@ -5,16 +5,18 @@ use std::path::Path;
 
 use super::failed::{Failed, lies_there};
 use super::mark::Mark;
-use super::{Done, Following, Live, Stuck, target, with_suffix};
-use crate::apply::Progress;
-use crate::chain::{Found, Link, Reader, Tip};
+use super::{By, Done, Following, Live, target, with_suffix};
+use crate::apply::{Progress, open_of};
+use crate::chain::{Found, Reader, Tip};
 use crate::error::{Error, Result};
-use crate::ids::{ChainId, CommitTs, Hash, Position, RecordNumber};
+use crate::ids::{ChainId, CommitTs, Lsn, Position, RecordNumber, Salt};
 use crate::library;
 use crate::new_file::NewFile;
-use crate::record::{Header, Item, Record, header_of};
+use crate::record::{Header, Item, Record};
 use crate::restore::{Restored, Stop, restore};
 use crate::snapshots::lineage_of;
+use crate::target::TargetError;
+use crate::world::World;
 
 /// Records behind an OPEN in which the first commit is looked for.
 const FIRST_RECORDS: u32 = 8;
@@ -31,18 +33,24 @@ pub(super) struct Made {
 impl Following {
     /// Makes the database as it was at the newest record, if that is a later one (TRAIL-3).
     pub(super) async fn copy(&mut self) -> Result<Done> {
-        if self.reads_on().await? {
+        if self.reads_on().await {
             // What was copied is no later than what follows.
-            (self.stuck, self.made) = (None, None);
+            self.made = None;
+            self.follow_again();
             self.reader = Reader::new(&self.world);
             return self.follow().await;
         }
         let made = match self.made.take() {
-            Some(made) if self.may_take(&made) => Some(made),
+            Some(made) if self.may_take(&made) => Ok(Some(made)),
             // The place may be put back while one is made.
-            _ => self.make().await?.filter(|made| self.may_take(made)),
+            _ => self.make().await.map(|made| made.filter(|made| self.may_take(made))),
         };
-        let Some(made) = made else { return Ok(Done::Waited) };
+        if !matches!(made, Ok(Some(_))) && self.stuck_by() == Some(By::Refused) {
+            // What the database did not take it may take by now, as from a disk that was full.
+            self.follow_again();
+            return self.follow().await;
+        }
+        let Some(made) = made? else { return Ok(Done::Waited) };
         let (mark, number) = (made.mark.clone(), made.mark.record);
         if let Err(error) = self.begin_to_put(&made) {
             self.made = Some(made);
@@ -52,7 +60,7 @@ impl Following {
         self.note(mark, true)?;
         self.leave();
         self.reader = Reader::new(&self.world);
-        self.stuck = None;
+        self.follow_again();
         Ok(Done::Copied(number))
     }
 
@@ -60,7 +68,9 @@ impl Following {
     fn begin_to_put(&mut self, made: &Made) -> Result<()> {
         self.refuse_foreign(made)?;
         let before = self.mark.clone().unwrap_or_else(|| made.mark.clone());
-        self.note(Mark { seeding: true, chain: made.mark.chain, ..before }, true)
+        // Another one may have been put before.
+        let seeding = before.seeding.max(Some(made.mark.record));
+        self.note(Mark { seeding, chain: made.mark.chain, ..before }, true)
     }
 
     /// Fails if a program that had the name open before this began has made a database of its own there. From
@@ -87,39 +97,15 @@ impl Following {
         }
     }
 
-    /// True if a copy is later than what is here, or what is here is of another history, or half a copy (TRAIL-3).
+    /// True if a copy is later than what is here, or what is here is half a copy (TRAIL-3), and it reaches what was announced
+    /// (TRAIL-2).
     fn may_take(&self, made: &Made) -> bool {
-        self.mark.as_ref().is_none_or(|mark| {
-            let is_put_back = self.stuck == Some(Stuck::PutBack);
-            mark.seeding
-                || made.mark.record > mark.record
-                || (is_put_back && made.mark.record == mark.record)
+        let Mark { record, salt, stream, .. } = made.mark;
+        self.mark.as_ref().is_none_or(|mark| match mark.seeding {
+            _ if announces_more(mark, salt, stream) => false,
+            Some(copied) => record >= copied.max(mark.record),
+            None => record > mark.record,
         })
-    }
-
-    /// True if the record that was damaged or missing reads well, behind the one before it: it was read badly, or came back.
-    async fn reads_on(&self) -> Result<bool> {
-        let Some(mark) = self.mark.as_ref().filter(|mark| !mark.seeding) else { return Ok(false) };
-        let Some(Stuck::Damaged(Some(number))) = self.stuck else { return Ok(false) };
-        let number = number.max(mark.record.next());
-        let mut reader = Reader::new(&self.world);
-        let mut hash = (number == mark.record.next()).then_some(mark.hash);
-        for of in [number.before(), number] {
-            if of == mark.record {
-                continue;
-            }
-            let bytes = match reader.object(of, true).await {
-                Ok(Found::Object(bytes)) => bytes,
-                Err(error @ Error::Store { .. }) if !error.is_refusal() => return Err(error),
-                Ok(Found::Nothing) | Err(_) => return Ok(false),
-            };
-            let mut link = Link { chain: Some(mark.chain), number: of.before(), hash };
-            if link.follow(&bytes).is_err() {
-                return Ok(false);
-            }
-            hash = Some(Hash::of(&bytes));
-        }
-        Ok(true)
     }
 
     /// Gives the database the pages of a copy, or the copy the database's name. What it does not take is
@@ -170,13 +156,14 @@ impl Following {
         };
         let mut made = match damage {
             Some(damage) => Err(damage),
-            None => self.restored(&beside, Stop::Newest).await,
+            None => self.settled(self.begun(&beside)?, Stop::Newest).await,
         };
         if let Err(damage) = &made
             && let Some(damaged) = damage.damaged().filter(|damaged| damaged.before() > has)
             && !self.may_show_more()
         {
-            let before = self.restored(&beside, Stop::Record(damaged.before())).await;
+            let stop = Stop::Record(damaged.before());
+            let before = self.settled(self.begun(&beside)?, stop).await;
             // That nothing leads to what is before is no news.
             if before.as_ref().map_or_else(|error| !lies_there(error), |_| true) {
                 made = before;
@@ -186,21 +173,9 @@ impl Following {
             Ok(_) => None,
             Err(error) => Failed::of(&self.world, self.failed.take(), snapshot, error).await,
         };
-        let (restored, mut file) = made?;
-        let mark = self.mark_of(&restored).await?;
-        self.refuse_another_chain(mark.chain)?;
-        if let Some(before) = &self.mark
-            && before.salt == mark.salt
-            && before.until.is_some_and(|until| until > mark.stream)
-        {
-            return Ok(None);
-        }
-        let folder = beside.parent().unwrap_or(&beside);
-        let failed = |why: &dyn std::fmt::Display| target(restored.record, made_in(folder, why));
-        file.settle().map_err(|why| failed(&why))?;
-        if restored.differs {
-            file.verify().map_err(|why| failed(&why))?;
-        }
+        let (restored, file) = made?;
+        self.refuse_another_chain(restored.header.chain)?;
+        let mark = self.mark_of(&restored).await;
         Ok(Some(Made { file, mark }))
     }
 
@@ -208,21 +183,30 @@ impl Following {
     async fn leads_on(&self, tip: &Tip, has: RecordNumber) -> Result<bool> {
         let header = &tip.record.header;
         self.refuse_another_chain(header.chain)?;
-        let is_half = self.mark.as_ref().is_none_or(|mark| mark.seeding);
-        let leads_on = match self.stuck {
-            _ if is_half => true,
-            None | Some(Stuck::Refused) => true,
-            Some(Stuck::Begins | Stuck::Damaged(_)) => header.snapshot > has,
-            Some(Stuck::PutBack) => header.snapshot > header.broken,
-        };
-        if header.number < has {
-            return Err(Error::Behind { number: has, newest: header.number });
+        let half = self.mark.as_ref().map_or(Some(RecordNumber::NONE), |mark| mark.seeding);
+        // Readers may have seen what was being put.
+        let shown = half.unwrap_or_default().max(has);
+        if header.number < shown {
+            return Err(Error::Behind { number: shown, newest: header.number });
         }
+        let position = &header.position;
+        let is_short = |mark: &Mark| announces_more(mark, position.salt, position.stream);
+        if self.mark.as_ref().is_some_and(is_short) {
+            return Ok(false);
+        }
+        if half.is_some() {
+            return Ok(true);
+        }
+        let leads_on = match self.stuck_by() {
+            None | Some(By::Refused) => true,
+            Some(By::Begins | By::Damaged(_)) => header.snapshot > has,
+            Some(By::PutBack) => header.snapshot > header.broken,
+        };
         if header.number == has || !leads_on {
             return Ok(false);
         }
         // Another snapshot than the newest one leads nowhere from here.
-        if is_half || !matches!(self.stuck, Some(Stuck::Begins | Stuck::Damaged(_))) {
+        if !matches!(self.stuck_by(), Some(By::Begins | By::Damaged(_))) {
             return Ok(true);
         }
         let mut reader = Reader::with(&self.world, tip.listing.clone());
@@ -242,103 +226,107 @@ impl Following {
     /// announced.
     fn may_show_more(&self) -> bool {
         self.mark.as_ref().is_some_and(|mark| {
-            mark.until.is_some() || (mark.seeding && mark.chain != ChainId::default())
+            mark.until.is_some() || (mark.seeding.is_some() && mark.chain != ChainId::default())
         })
     }
 
-    /// Restores a record into a new file for `beside`.
-    async fn restored(&self, beside: &Path, stop: Stop) -> Result<(Restored, Box<NewFile>)> {
+    /// Begins a new file for `beside`.
+    fn begun(&self, beside: &Path) -> Result<NewFile> {
         let has = self.mark.as_ref().map_or(RecordNumber::NONE, |mark| mark.record);
         let opener = library::opener().ok_or_else(|| target(has, "out of memory"))?;
-        let file = NewFile::begin(beside, opener, self.world.random().number() as u32)
-            .map_err(|e| {
-                let why = match e.kind() {
-                    std::io::ErrorKind::AlreadyExists => format!(
-                        "{e}, of a database that was removed or moved away: remove what that has left, which are all files {}-* but \
-                         its -plait-follows and -plait-follows.lock",
-                        beside.display()
-                    ),
-                    _ => e.to_string(),
-                };
-                target(has, format!("cannot make {}: {why}", beside.display()))
-            })?;
+        NewFile::begin(beside, opener, self.world.random().number() as u32).map_err(|e| {
+            let why = match e.kind() {
+                std::io::ErrorKind::AlreadyExists => format!(
+                    "{e}, of a database that was removed or moved away: remove what that has left, which are all files {}-* but \
+                     its -plait-follows and -plait-follows.lock",
+                    beside.display()
+                ),
+                _ => e.to_string(),
+            };
+            target(has, format!("cannot make {}: {why}", beside.display()))
+        })
+    }
+
+    /// Restores a record into a file: it is at rest, and on disk.
+    async fn settled(&self, file: NewFile, stop: Stop) -> Result<(Restored, Box<NewFile>)> {
+        let has = self.mark.as_ref().map_or(RecordNumber::NONE, |mark| mark.record);
+        let folder = file.path().parent().unwrap_or(file.path()).to_owned();
+        let named = |error| match error {
+            Error::Target { number, why } => target(number, made_in(&folder, &why)),
+            other => other,
+        };
         let versions = library::versions();
         let ignored = &mut |_: Progress| {};
-        let folder = beside.parent().unwrap_or(beside);
         let restored = restore(&self.world, Box::new(file), stop, &versions, ignored).await;
-        let (restored, made) = restored.map_err(|error| match error {
-            Error::Target { number, why } => target(number, made_in(folder, &why)),
-            other => other,
-        })?;
+        let (restored, made) = restored.map_err(named)?;
         let made: Box<dyn Any> = made;
-        let file = made.downcast::<NewFile>().map_err(|_| target(has, "another target"))?;
+        let mut file = made.downcast::<NewFile>().map_err(|_| target(has, "another target"))?;
+        let failed = |why: TargetError| named(target(restored.record, why));
+        file.settle().map_err(failed)?;
+        if restored.differs {
+            file.verify().map_err(failed)?;
+        }
         Ok((restored, file))
     }
 
     /// The mark behind a copy.
-    async fn mark_of(&self, restored: &Restored) -> Result<Mark> {
-        let number = restored.record;
-        let mut reader = Reader::new(&self.world);
-        let name = || crate::names::record(number);
-        let Found::Object(object) = reader.object(number, true).await? else {
-            return Err(Error::Missing { number, name: name() });
-        };
-        let header =
-            header_of(&object).map_err(|why| Error::Record { number, name: name(), why })?;
-        let Position { salt, commit, .. } = restored.position;
+    async fn mark_of(&self, restored: &Restored) -> Mark {
+        let Restored { header, hash, .. } = restored;
+        let Position { salt, commit, stream, crc, .. } = restored.position;
         let first = match &self.mark {
             Some(before) if before.salt == salt && before.record > RecordNumber::NONE => {
                 before.first
             }
-            _ => self.first_of(&mut reader, &header).await?.unwrap_or_else(|| {
+            _ => first_of(&self.world, header).await.unwrap_or_else(|| {
                 let before = self.mark.as_ref().map_or(CommitTs(0), |before| before.commit);
                 CommitTs(commit.max(before).0 + 1)
             }),
         };
-        Ok(Mark {
+        Mark {
             place: self.settings.place.clone(),
             chain: header.chain,
-            record: number,
+            record: header.number,
             salt,
             first,
             commit,
             written_ms: header.written_ms,
-            hash: Hash::of(&object),
-            stream: restored.position.stream,
-            crc: restored.position.crc,
+            hash: *hash,
+            stream,
+            crc,
             counter: 0,
             until: None,
-            seeding: false,
+            seeding: None,
             trouble: None,
-        })
-    }
-
-    /// The first known commit of the session of a record: the newest when the sidecar began, or the first since, if
-    /// one of the next records has it. Those before may be of another session.
-    async fn first_of(&self, reader: &mut Reader, header: &Header) -> Result<Option<CommitTs>> {
-        let mut number = header.opened;
-        for _ in 0..=FIRST_RECORDS {
-            if number > header.number {
-                break;
-            }
-            let object = match reader.object(number, true).await {
-                Ok(Found::Object(object)) => object,
-                Err(error @ Error::Store { .. }) if !error.is_refusal() => return Err(error),
-                Ok(Found::Nothing) => break,
-                // Retention leaves an OPEN apart, and removes what is behind it: the next one that is there tells as much.
-                Err(_) => {
-                    number = number.next();
-                    continue;
-                }
-            };
-            let Ok(record) = Record::decode(&object) else { break };
-            if let Some(first) = first_in(&record) {
-                return Ok(Some(first));
-            }
-            number = number.next();
         }
-        Ok(None)
     }
+}
+
+/// True if a commit was announced that comes behind this end of the same session's frames.
+fn announces_more(mark: &Mark, salt: Salt, stream: Lsn) -> bool {
+    mark.salt == salt && mark.until.is_some_and(|until| until > stream)
+}
+
+/// The first known commit of the session of a record: the newest when the sidecar began, or the first since, if
+/// one of the next records has it. Those before may be of another session. What cannot be read now tells of none.
+async fn first_of(world: &World, header: &Header) -> Option<CommitTs> {
+    let open = open_of(world, header).await.ok().flatten();
+    if let Some(first) = open.as_ref().and_then(first_in) {
+        return Some(first);
+    }
+    let mut reader = Reader::new(world);
+    let mut number = header.opened;
+    for _ in 0..FIRST_RECORDS {
+        number = number.next();
+        if number > header.number {
+            break;
+        }
+        // Retention leaves an OPEN apart, and removes what is behind it: the next one that is there tells as much.
+        let Ok(Found::Object(object)) = reader.object(number, true).await else { continue };
+        if let Some(first) = Record::decode(&object).ok().as_ref().and_then(first_in) {
+            return Some(first);
+        }
+    }
+    None
 }
 
 /// The first commit that a record tells of: an OPEN, and a break, of the newest that the base had.
@@ -359,9 +347,42 @@ fn made_in(folder: &Path, why: &dyn std::fmt::Display) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::ids::{Generation, Lsn};
+    use crate::ids::Generation;
+    use crate::names;
+    use crate::primary::Settings;
     use crate::record::{Break, Frames};
+    use crate::simulation::run::settings;
+    use crate::simulation::stage::{Stage, live};
+    use crate::world::Patience;
+
+    #[test]
+    fn the_first_commit_of_a_session_is_known_from_its_open_whatever_retention_has_removed() {
+        let stage = Stage::default();
+        let database = stage.database("alpha");
+        database.borrow_mut().commit(true);
+        database.borrow_mut().freeze();
+        database.borrow_mut().merge(true);
+        let pack_every = Duration::from_secs(1);
+        let settings = Settings { pack_every, pack_records: 4, ..settings(false) };
+        let mut sidecar = stage.open(&database, settings).expect("an empty place");
+        live(&stage, &database, &mut sidecar, 30).expect("a quiet world");
+        let (world, clock) = stage.world(Patience::Tries(1));
+        let header = sidecar.0.tip().clone();
+        let first = || stage.block(&clock, first_of(&world, &header));
+        let known = first();
+        assert!(known.is_some_and(|first| first < header.position.commit), "{known:?}");
+        let mut packs = stage.objects.names_with(names::PACKS);
+        packs.pop();
+        assert!(packs.len() > 3);
+        packs.iter().for_each(|pack| stage.objects.damage(pack, None));
+        assert_eq!(first(), known);
+        // What is not to be had tells of none, and is in nobody's way.
+        stage.objects.withhold(|_| true);
+        assert_eq!(first(), None);
+    }
 
     #[test]
     fn a_break_that_names_no_commit_hides_none_behind_it() {

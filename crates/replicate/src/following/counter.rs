@@ -8,7 +8,7 @@ impl Following {
     /// Compares the counter of the file with the mark's (NOTED-3), and notes it.
     pub(super) fn note_counter(&mut self) -> Result<()> {
         let Some((live, mark)) = self.live.as_ref().zip(self.mark.clone()) else { return Ok(()) };
-        if mark.seeding {
+        if mark.seeding.is_some() {
             return Ok(());
         }
         let failed = |why| target(mark.record, why);

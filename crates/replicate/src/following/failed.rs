@@ -1,11 +1,11 @@
-//! A copy that could not be made, for what is at the place: it has all pages, which may be many, so it is not begun again
-//! before another try may end otherwise.
+//! A copy that could not be made, for what is at the place or for its own disk: it has all pages, which may be many, so it is
+//! not begun again before another try may end otherwise.
 //!
 //! | since it failed | the next copy |
 //! |---|---|
-//! | a snapshot of later is the newest | is begun |
-//! | what was in its way reads in another way, also from a pack | is begun |
-//! | some time has passed: it may have read badly | is begun, and the time to the next one doubles |
+//! | a snapshot of later is the newest, and the place was in the way | is begun |
+//! | what was in its way there reads in another way, also from a pack | is begun |
+//! | some time has passed: it may have read badly, or there is room by now | is begun, and the time to the next one doubles |
 //! | none of these | fails as this one |
 
 use std::time::Duration;
@@ -21,6 +21,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(20);
 const COPY_AGAIN: Duration = Duration::from_secs(600);
 /// From one copy to the next at most.
 const COPY_AGAIN_MAX: Duration = Duration::from_secs(3600);
+/// The same of copies that the disk did not take: each fills it for all who use it.
+const DISK_AGAIN: Duration = Duration::from_secs(20);
+const DISK_AGAIN_MAX: Duration = Duration::from_secs(600);
 
 /// A copy that could not be made.
 pub(super) struct Failed {
@@ -32,7 +35,7 @@ pub(super) struct Failed {
     looked: Duration,
     /// It is tried again then.
     until: Duration,
-    /// Of that snapshot, so many before.
+    /// So many before, of the same snapshot or disk.
     times: u32,
 }
 
@@ -45,13 +48,18 @@ impl Failed {
         error: &Error,
     ) -> Option<Failed> {
         let is_of_a_record = error.is_refusal() && error.damaged().is_some();
-        if !lies_there(error) && !is_of_a_record {
-            return None;
-        }
-        let before = before.filter(|before| before.snapshot == snapshot);
-        let times = before.map_or(0, |before| before.times.saturating_add(1));
+        let (first, longest) = match error {
+            _ if is_of_disk(error) => (DISK_AGAIN, DISK_AGAIN_MAX),
+            _ if lies_there(error) || is_of_a_record => (COPY_AGAIN, COPY_AGAIN_MAX),
+            _ => return None,
+        };
+        let is_again = |before: &Failed| match is_of_disk(&before.error) {
+            true => is_of_disk(error),
+            false => before.snapshot == snapshot,
+        };
+        let times = before.filter(is_again).map_or(0, |before| before.times.saturating_add(1));
         let looked = world.clock().now();
-        let pause = COPY_AGAIN.saturating_mul(1 << times.min(8)).min(COPY_AGAIN_MAX);
+        let pause = first.saturating_mul(1 << times.min(8)).min(longest);
         let (until, error) = (looked + pause, error.clone());
         let stood = stands_at(world, &error).await.ok().flatten();
         Some(Failed { snapshot, error, stood, looked, until, times })
@@ -60,7 +68,7 @@ impl Failed {
     /// True if another try would fail in the same way, as far as is known.
     pub async fn stands(&mut self, world: &World, snapshot: RecordNumber) -> Result<bool> {
         let now = world.clock().now();
-        if self.snapshot != snapshot || now >= self.until {
+        if now >= self.until || (self.snapshot != snapshot && !is_of_disk(&self.error)) {
             return Ok(false);
         }
         if now < self.looked + LOOK_AGAIN {
@@ -69,6 +77,11 @@ impl Failed {
         self.looked = now;
         Ok(stands_at(world, &self.error).await? == self.stood)
     }
+}
+
+/// True if the copy itself, or its disk, is in the way.
+fn is_of_disk(error: &Error) -> bool {
+    matches!(error, Error::Target { .. })
 }
 
 /// True if what is at the place is in the way, and not the store, the disk, or another process.
@@ -156,5 +169,12 @@ mod tests {
         let (what, name) = ("read".to_owned(), pack);
         let store = Error::Store { what, name, error: StoreError::Unavailable(String::new()) };
         assert!(of(Some(failed), &store).is_none(), "it comes and goes");
+        let full = Error::Target { number, why: "no space left".to_owned() };
+        let mut failed = of(None, &full).expect("it fills the disk");
+        for pause in [DISK_AGAIN, DISK_AGAIN * 2, DISK_AGAIN * 4] {
+            assert!(stands(&mut failed, snapshot.next(), pause - SECOND), "of any snapshot");
+            assert!(!stands(&mut failed, snapshot, SECOND), "{pause:?} have passed");
+            failed = of(Some(failed), &full).expect("it fills the disk");
+        }
     }
 }

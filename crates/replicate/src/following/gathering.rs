@@ -4,8 +4,8 @@ use bytes::Bytes;
 use plait_engine::txn::NODE_OVERHEAD_BYTES;
 
 use super::mark::Mark;
-use super::{Following, Stuck, target};
-use crate::apply::{frame_at, opened_at};
+use super::{By, Following, target};
+use crate::apply::frame_at;
 use crate::chain::{Flow, Found, Link};
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, Generation, Hash, Lsn, Position, RecordNumber};
@@ -21,7 +21,7 @@ pub(super) struct Batch {
     /// What they weigh ([`COMMIT_BYTES`]).
     pub(super) weight: usize,
     /// What comes next does not follow.
-    pub(super) ends: Option<(Error, Stuck)>,
+    pub(super) ends: Option<(Error, By)>,
     /// More is known to be there.
     pub(super) is_full: bool,
 }
@@ -82,17 +82,10 @@ impl Following {
     fn gather_record(&mut self, record: &Record, until: Lsn, batch: &mut Batch) -> Result<bool> {
         let number = record.header.number;
         let segment_bytes = record.header.segment_bytes;
-        let ends =
-            |why: &str| Some((Error::Disorder { number, why: why.to_owned() }, Stuck::Begins));
+        let ends = |why: &str| Some((Error::Disorder { number, why: why.to_owned() }, By::Begins));
         for item in &record.items {
             match item {
                 Item::Open(open) if open.follows == Follows::Stream => {}
-                Item::Open(open) if open.follows == Follows::Base && batch.weight > 0 => {
-                    // Of another session: a commit of its own.
-                    batch.is_full = true;
-                    return Ok(false);
-                }
-                Item::Open(open) if open.follows == Follows::Base => self.renew(record, batch)?,
                 Item::Open(_) | Item::Break(_) => {
                     batch.ends = ends("it begins anew there, and a snapshot is waited for");
                     return Ok(false);
@@ -112,21 +105,6 @@ impl Following {
             }
         }
         Ok(true)
-    }
-
-    /// Goes on in another session of the primary, over the same rows.
-    fn renew(&mut self, record: &Record, batch: &mut Batch) -> Result<()> {
-        let position = record.header.position;
-        if position.salt == batch.mark.salt {
-            return Ok(());
-        }
-        let stream = opened_at(&record.header);
-        (batch.mark.salt, batch.mark.stream, batch.mark.crc) = (position.salt, stream, 0);
-        batch.mark.commit = batch.mark.commit.max(position.commit);
-        // Commits that were not shipped may lie between that and the first of this session.
-        batch.mark.first = CommitTs(batch.mark.commit.0 + 1);
-        self.leave();
-        self.join(record.header.number, (position.salt.0, 0))
     }
 
     fn gather_frames(

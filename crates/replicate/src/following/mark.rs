@@ -7,7 +7,7 @@
 //! |---|---|
 //! | neither `until` nor `seeding` | what is committed through `stream`, no more |
 //! | `until U` | the same, or what is committed through U |
-//! | `seeding` | the same, or the state of another record |
+//! | `seeding R` | the same, or the state of record R |
 //!
 //! - NOTED-1 `until` or `seeding` is on disk before a commit that it announces begins, and goes when
 //!   that has ended. So who starts behind a crash reaches U by his first commit, or copies the database
@@ -60,8 +60,8 @@ pub struct Mark {
     pub counter: u32,
     /// NOTED-1.
     pub until: Option<Lsn>,
-    /// NOTED-1.
-    pub seeding: bool,
+    /// NOTED-1, and the record whose copy may be there by now; the first one where nothing is.
+    pub seeding: Option<RecordNumber>,
     /// What keeps the follower from going on.
     pub trouble: Option<Trouble>,
 }
@@ -91,7 +91,7 @@ impl Mark {
             crc: 0,
             counter: 0,
             until: None,
-            seeding: true,
+            seeding: Some(RecordNumber::FIRST),
             trouble: None,
         }
     }
@@ -142,7 +142,8 @@ impl Mark {
                 0 => None,
                 until => Some(Lsn(until)),
             },
-            seeding: number("seeding")? != 0,
+            seeding: Some(RecordNumber(number("seeding")?))
+                .filter(|copied| *copied > RecordNumber::NONE),
             trouble: match number("trouble_since")? {
                 0 => None,
                 since_ms => Some(Trouble { what: (*words.get("trouble")?).to_owned(), since_ms }),
@@ -188,7 +189,7 @@ impl Mark {
         } = self;
         let hash: String = self.hash.0.iter().map(|byte| format!("{byte:02x}")).collect();
         let until = self.until.unwrap_or(Lsn(0));
-        let seeding = u8::from(self.seeding);
+        let seeding = self.seeding.unwrap_or(RecordNumber::NONE);
         let (since, trouble) =
             self.trouble.as_ref().map_or((0, ""), |trouble| (trouble.since_ms, &*trouble.what));
         plait_engine::replica::with_sum(&format!(
@@ -229,7 +230,7 @@ mod tests {
             crc: 0xdead_beef,
             counter: 12,
             until: Some(Lsn(9)),
-            seeding: true,
+            seeding: Some(RecordNumber(20)),
             trouble: Some(Trouble { what: "the store is full: free some".to_owned(), since_ms: 7 }),
         }
     }
@@ -243,7 +244,7 @@ mod tests {
             mark().write(&database, durably).unwrap();
             assert_eq!(Mark::read(&database), Ok(Some(mark())));
         }
-        let no_commit = Mark { until: None, seeding: false, trouble: None, ..mark() };
+        let no_commit = Mark { until: None, seeding: None, trouble: None, ..mark() };
         no_commit.write(&database, true).unwrap();
         assert_eq!(Mark::read(&database), Ok(Some(no_commit)));
     }
@@ -255,7 +256,7 @@ mod tests {
         for cut in 0..text.len() {
             assert_eq!(Mark::parse(&text[..cut]), None, "{cut}");
         }
-        for (was, is) in [("record 12\n", "record 99\n"), ("seeding 1\n", "seeding 0\n")] {
+        for (was, is) in [("record 12\n", "record 99\n"), ("seeding 20\n", "seeding 0\n")] {
             assert_eq!(Mark::parse(&text.replace(was, is)), None, "{is}");
         }
         let later = text.replace("replica 1", "replica 2");

@@ -36,6 +36,7 @@ mod gathering;
 mod live;
 pub mod mark;
 mod place;
+mod stuck;
 mod taken;
 
 use std::fs::File;
@@ -52,6 +53,7 @@ use self::failed::Failed;
 use self::gathering::Batch;
 pub use self::live::{Live, Unjoined};
 use self::mark::{Mark, Trouble};
+use self::stuck::{By, Stuck, is_said, said};
 use self::taken::refuse_taken;
 use crate::chain::{Flow, Reader};
 use crate::error::{Error, Result, line, printable};
@@ -61,8 +63,6 @@ use crate::notes::note;
 use crate::store::Backoff;
 use crate::world::{Patience, World};
 
-/// Failures in a row of the database itself, behind which a copy is tried.
-const FAILURES: u32 = 3;
 /// Between two tries of what the database did not take.
 const TARGET_PAUSE: Duration = Duration::from_secs(1);
 /// Between two tries of what failed, however rarely it is looked for what is new.
@@ -124,6 +124,8 @@ pub struct Following {
     failed: Option<Failed>,
     /// Failures of the database in a row.
     failures: u32,
+    /// An object that the store does not give, and since when.
+    unanswered: Option<(String, Duration)>,
     /// The last trouble that was told.
     told: Option<Error>,
     backoff: Backoff,
@@ -131,19 +133,6 @@ pub struct Following {
     rarely: Backoff,
     // Held for as long as this lives (TRAIL-4).
     lock: Arc<File>,
-}
-
-/// Why records lead no further, and what does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stuck {
-    /// It begins anew there, by what the primary did: a snapshot of later.
-    Begins,
-    /// A record is missing or damaged, perhaps this one: a snapshot of later, or the same record, sound.
-    Damaged(Option<RecordNumber>),
-    /// The database does not take it: any later record.
-    Refused,
-    /// The place was put back, and shipped to from there on: any later record to which a snapshot leads.
-    PutBack,
 }
 
 fn target(number: RecordNumber, why: impl std::fmt::Display) -> Error {
@@ -187,6 +176,7 @@ impl Following {
             made: None,
             failed: None,
             failures: 0,
+            unanswered: None,
             told: None,
             backoff: Backoff::default(),
             rarely: Backoff::rare(),
@@ -257,13 +247,15 @@ impl Following {
                 // What fails next is new, also where it has failed so before.
                 self.told = None;
                 let mut pause = self.settings.poll;
-                let done = match self.stuck {
+                let done = match self.stuck.as_ref().map(|stuck| stuck.why.clone()) {
                     None => {
                         self.tell(None);
                         (self.backoff, self.rarely) = (Backoff::default(), Backoff::rare());
                         Done::Waited
                     }
-                    Some(_) => {
+                    Some(why) => {
+                        // What was told last may be over, as an outage of the store.
+                        self.tell(Some(&why));
                         pause = pause.max(self.rarely.next(self.world.random()));
                         Done::StillStuck
                     }
@@ -277,8 +269,7 @@ impl Following {
                     _ => self.tell(None),
                 }
                 (self.backoff, self.rarely) = (Backoff::default(), Backoff::rare());
-                (self.failures, self.told) = (0, None);
-                self.world.note_no_trouble();
+                (self.failures, self.unanswered, self.told) = (0, None, None);
                 Ok(done)
             }
             // The mark beside the name may be another file's.
@@ -288,9 +279,14 @@ impl Following {
                 Err(error)
             }
             Err(error) => {
-                self.note_failure(&error);
-                self.tell(Some(&error.to_string()));
+                self.note_failure(&error).await;
+                let text = said(&error);
+                self.tell(Some(&text));
                 let pause = match error {
+                    // Each look whether a copy can be made asks for some objects.
+                    Error::Target { .. } if self.needs_copy() && self.made.is_none() => {
+                        self.rarely.next(self.world.random())
+                    }
                     // Nothing is asked of the store.
                     Error::Target { .. } | Error::Unseen(_) => TARGET_PAUSE,
                     // Nor of a folder that is not there.
@@ -300,7 +296,6 @@ impl Following {
                     _ => self.backoff.next(self.world.random()),
                 };
                 self.world.clock().sleep(pause.max(self.settings.poll.min(POLL_MAX))).await;
-                let text = error.to_string();
                 Ok(match self.told.replace(error) {
                     Some(told) if is_said(&told, self.told.as_ref()) => Done::StillStuck,
                     _ => Done::Stuck(text),
@@ -311,11 +306,14 @@ impl Following {
 
     async fn try_step(&mut self) -> Result<Done> {
         self.look_at_file()?;
-        let needs_copy = self.mark.as_ref().is_none_or(|mark| mark.seeding) || self.stuck.is_some();
-        match needs_copy {
+        match self.needs_copy() {
             true => self.copy().await,
             false => self.follow().await,
         }
+    }
+
+    fn needs_copy(&self) -> bool {
+        self.mark.as_ref().is_none_or(|mark| mark.seeding.is_some()) || self.stuck.is_some()
     }
 
     /// Notes in the mark what keeps this from going on, for those who ask the database; `None`: nothing does.
@@ -430,44 +428,6 @@ impl Following {
         ))
     }
 
-    /// Finds out what leads on behind an error.
-    fn note_failure(&mut self, error: &Error) {
-        self.world.note_trouble(error);
-        let stuck = match error {
-            // A record: a snapshot of later may lead on.
-            Error::Store { .. } if error.is_refusal() && error.damaged().is_some() => {
-                Stuck::Damaged(error.damaged())
-            }
-            Error::Store { .. }
-            | Error::Empty
-            | Error::Emptied { .. }
-            | Error::Withheld { .. }
-            // Of a copy, which something else was the reason for.
-            | Error::Part { .. }
-            | Error::Moment(_)
-            | Error::Unseen(_) => return,
-            Error::Behind { .. } => {
-                // What is there when it has come so far is looked at anew.
-                self.stuck = None;
-                return;
-            }
-            Error::Forked { .. } => Stuck::PutBack,
-            Error::Target { .. } => {
-                // A member of the session that comes anew knows more.
-                self.leave();
-                self.failures += 1;
-                if self.failures < FAILURES {
-                    return;
-                }
-                Stuck::Refused
-            }
-            // They are there again where the list was an old one.
-            Error::Gone { .. } => Stuck::Damaged(self.mark.as_ref().map(|mark| mark.record.next())),
-            _ => Stuck::Damaged(error.damaged()),
-        };
-        self.stuck.get_or_insert(stuck);
-    }
-
     /// Where the database is.
     pub fn mark(&self) -> Option<&Mark> {
         self.mark.as_ref()
@@ -572,8 +532,9 @@ impl Following {
             return Err(Error::Withheld { number, name: crate::names::record(number) });
         }
         if must {
-            let (error, stuck) = ends.expect("it ends");
-            self.stuck = Some(stuck);
+            self.forget();
+            let (error, by) = ends.expect("it ends");
+            self.stuck = Some(Stuck { by, why: error.to_string() });
             return Err(error);
         }
         let mut counter = reached.counter;
@@ -593,23 +554,16 @@ impl Following {
         if reached != mark {
             self.note(Mark { until: None, counter, ..reached.clone() }, false)?;
         }
-        if let Some((error, stuck)) = ends {
-            self.stuck = Some(stuck);
-            return Ok(Done::Stuck(error.to_string()));
+        if let Some((error, by)) = ends {
+            let why = error.to_string();
+            self.stuck = Some(Stuck { by, why: why.clone() });
+            return Ok(Done::Stuck(why));
         }
         if is_full || reached.record > before {
             return Ok(Done::Applied(reached.record));
         }
         self.refuse_another_place().await?;
         Ok(Done::Waited)
-    }
-}
-
-/// True if this was said: of a place that is behind, how far it has come is not said again and again.
-fn is_said(told: &Error, now: Option<&Error>) -> bool {
-    match (told, now) {
-        (Error::Behind { number, .. }, Some(Error::Behind { number: now, .. })) => number == now,
-        (told, now) => Some(told) == now,
     }
 }
 

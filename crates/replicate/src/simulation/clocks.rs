@@ -161,7 +161,7 @@ fn a_time_that_was_passed_twice_is_told() {
     drop(sidecar);
     let sidecar = start_at(&stage, &database, 0);
     let (restored, _) = stage.restore(Stop::Time(until)).expect("a sound chain");
-    assert!(restored.written_ms < early, "it was written by the clock that was wrong");
+    assert!(restored.header.written_ms < early, "it was written by the clock that was wrong");
     assert!(restored.clock_set_back.is_some());
     // Behind all of that nothing is ambiguous.
     let (restored, _) = stage.restore(Stop::Newest).expect("a sound chain");

@@ -475,7 +475,7 @@ fn a_clock_that_was_set_back_for_more_than_a_day_is_told() {
     let (newest, _) = stage.restore(Stop::Newest).expect("a sound chain");
     assert!(newest.clock_set_back.is_some());
     let (restored, _) = stage.restore(Stop::Time(moment)).expect("a moment of it");
-    assert!(restored.record < tip(&sidecar) && restored.written_ms <= moment);
+    assert!(restored.record < tip(&sidecar) && restored.header.written_ms <= moment);
     is_true(&stage);
 }
 
@@ -501,7 +501,10 @@ fn a_clock_that_is_set_back_for_less_is_waited_for_so_that_a_time_names_one_mome
     // No record behind one that was written later than the time is in what is restored.
     let moment = stage.time.wall_ms();
     let (restored, _) = stage.restore(Stop::Time(moment)).expect("a moment before that");
-    assert!(restored.record < ahead && restored.written_ms <= moment, "{restored:?} {ahead}");
+    assert!(
+        restored.record < ahead && restored.header.written_ms <= moment,
+        "{restored:?} {ahead}"
+    );
     is_true(&stage);
 }
 

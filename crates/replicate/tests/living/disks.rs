@@ -102,6 +102,43 @@ fn a_follower_names_the_disk_that_is_full() {
 }
 
 #[test]
+fn a_follower_whose_disk_was_full_goes_on_without_the_room_for_a_copy() {
+    let Some(disk) = SmallDisk::mount(60) else { return };
+    let stage = Stage::new();
+    let sidecar = stage.sidecar(&[]);
+    // More than what the log of the replica needs for a few rows.
+    stage.execute(&FILL.replace("3000", "15000"));
+    stage.agrees();
+    let to = disk.path().join("replica.db");
+    let follows = Process::follower(&stage.url, &to, None);
+    let has = |rows: i64| {
+        let begun = Instant::now();
+        let asks = || open(&to).integer("SELECT count(*) FROM t").ok();
+        while !to.exists() || asks() != Some(rows) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{rows}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    let rows = || stage.rows().len() as i64;
+    has(rows());
+    disk.fill_but(0);
+    stage.execute("INSERT INTO t VALUES(5, 'meanwhile')");
+    stage.agrees();
+    let mark = |of: &Path| plait_replicate::following::mark::Mark::read(of).ok().flatten();
+    let begun = Instant::now();
+    // Some tries, behind which a copy would be made. The mark has no room for what is in the way.
+    while begun.elapsed() < Duration::from_secs(8) {
+        assert!(mark(&to).is_some_and(|mark| mark.seeding.is_none()), "no copy is put");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let length = std::fs::metadata(&to).expect("a file").len();
+    disk.fill_but(length / 2);
+    has(rows());
+    assert_eq!(follows.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
 fn a_mark_that_may_not_be_read_or_written_is_named() {
     use std::os::unix::fs::PermissionsExt as _;
     const NOBODY: u32 = 65534;

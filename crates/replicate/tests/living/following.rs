@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::missed::copies_begun_in;
 use crate::model::{Rows, rows_of};
 use crate::processes::{Process, open};
 use crate::stage::Stage;
@@ -732,6 +733,24 @@ fn a_reader_that_locks_everybody_out_is_named() {
     is_told_nothing(&stage);
     assert_eq!(second.terminated(), 0);
     assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn a_replica_that_was_locked_is_joined_again_without_a_copy_also_where_nothing_is_new() {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    stage.agrees();
+    agrees(&stage);
+    assert_eq!((sidecar.terminated(), first.terminated()), (0, 0));
+    let path = replica(&stage);
+    let keeper = Process::in_role("keeper", &[path.to_str().expect("UTF-8"), "600"], None);
+    let second = follower(&stage);
+    is_told(&stage, "locked by process ");
+    // Three tries to join, and more.
+    assert_eq!(copies_begun_in(&stage, Duration::from_secs(25)), 0);
+    keeper.kill();
+    is_told_nothing(&stage);
+    assert_eq!(second.terminated(), 0);
 }
 
 #[test]

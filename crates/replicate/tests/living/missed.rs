@@ -23,7 +23,7 @@ fn announced() -> Stage {
     agrees(&stage);
     // Rows are seen before the mark says that the copy is taken; a follower that died between takes another copy.
     let begun = Instant::now();
-    while mark(&stage).seeding {
+    while mark(&stage).seeding.is_some() {
         assert!(begun.elapsed() < PATIENCE, "the copy is not taken");
         nap(5);
     }
@@ -137,6 +137,136 @@ fn a_replica_goes_on_by_itself_when_a_place_that_was_put_back_has_passed_it() {
     commit(300);
     agrees(&stage);
     assert_eq!((sidecar.terminated(), follows.terminated()), (0, 0));
+}
+
+/// A copy of a place, as it is now.
+fn copied(stage: &Stage, name: &str) -> std::path::PathBuf {
+    let copy = stage.folder.path().join(name);
+    let status = std::process::Command::new("cp").arg("-a").arg(&stage.url).arg(&copy).status();
+    assert!(status.is_ok_and(|status| status.success()));
+    copy
+}
+
+// holds TRAIL-3
+#[cfg(feature = "crash-points")]
+#[test]
+fn a_copy_that_was_seen_and_not_noted_is_not_taken_back_by_a_place_that_was_put_back() {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    stage.agrees();
+    agrees(&stage);
+    assert_eq!(first.terminated(), 0);
+    let snapshot = || {
+        let at = stage.agrees().record;
+        await_snapshot(&stage, at);
+    };
+    stage.execute("CREATE TABLE another(a)");
+    snapshot();
+    let earlier = copied(&stage, "earlier");
+    stage.execute("CREATE TABLE more(a)");
+    snapshot();
+    stage.execute("INSERT INTO t VALUES(5, 'seen')");
+    let newest = stage.agrees().record;
+    let rows = stage.rows();
+    assert_eq!(sidecar.terminated(), 0);
+    let dies = Process::follower(&stage.url, &replica(&stage), Some("exclusive.visible"));
+    assert!(!dies.ended().success());
+    assert_eq!(rows_of(&replica(&stage)), rows);
+    let had = mark(&stage);
+    assert!(had.record < newest && had.seeding >= Some(newest), "{had:?}");
+    let later = stage.folder.path().join("later");
+    std::fs::rename(&stage.url, &later).expect("it goes");
+    std::fs::rename(&earlier, &stage.url).expect("it comes back");
+    let second = follower(&stage);
+    is_told(&stage, "the place was put back to an earlier state");
+    nap(1000);
+    assert_eq!(rows_of(&replica(&stage)), rows);
+    std::fs::rename(&stage.url, &earlier).expect("it goes");
+    std::fs::rename(&later, &stage.url).expect("it comes back");
+    agrees(&stage);
+    await_mark(&stage, newest);
+    is_told_nothing(&stage);
+    assert_eq!(second.terminated(), 0);
+}
+
+/// A replica that waits for a snapshot behind a change of the schema, of which the sidecar is gone.
+fn waits_for_a_snapshot() -> (Stage, Process) {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    stage.agrees();
+    agrees(&stage);
+    let begun = Instant::now();
+    while mark(&stage).seeding.is_some() || mark(&stage).record < stage.agrees().record {
+        assert!(begun.elapsed() < PATIENCE, "it is applied");
+        nap(50);
+    }
+    assert_eq!(first.terminated(), 0);
+    let has = mark(&stage).record;
+    // No part can be put: the snapshot is begun, and not shipped.
+    let parts = stage.url.join("part");
+    std::fs::rename(&parts, stage.folder.path().join("parts")).expect("it goes");
+    std::fs::write(&parts, b"").expect("a file in its place");
+    stage.execute("CREATE TABLE another(a)");
+    await_record(&stage, has.next());
+    sidecar.kill();
+    std::fs::remove_file(&parts).expect("it is there");
+    std::fs::rename(stage.folder.path().join("parts"), &parts).expect("it comes back");
+    let follows = follower(&stage);
+    is_told(&stage, "and a snapshot is waited for");
+    (stage, follows)
+}
+
+#[test]
+fn an_outage_that_is_over_is_told_of_no_more_while_a_snapshot_is_waited_for() {
+    let (stage, follows) = waits_for_a_snapshot();
+    let away = stage.folder.path().join("away");
+    std::fs::rename(&stage.url, &away).expect("it goes");
+    is_told(&stage, "there is no folder ");
+    std::fs::rename(&away, &stage.url).expect("it comes back");
+    is_told(&stage, "and a snapshot is waited for");
+    // The next sidecar takes it.
+    let sidecar = stage.sidecar(&[]);
+    stage.agrees();
+    agrees(&stage);
+    is_told_nothing(&stage);
+    assert_eq!(follows.terminated(), 0);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+#[test]
+fn a_record_that_was_forgotten_and_comes_back_is_told_of_no_more() {
+    let (stage, sidecar) = begun();
+    stage.agrees();
+    let keeper = open(&stage.database);
+    keeper.query("SELECT count(*) FROM plait_status").expect("it is asked");
+    let first = follower(&stage);
+    agrees(&stage);
+    assert_eq!((sidecar.terminated(), first.terminated()), (0, 0));
+    let earlier = copied(&stage, "earlier");
+    let sidecar = stage.sidecar(&[]);
+    stage.execute("INSERT INTO t VALUES(3, 'the one')");
+    stage.agrees();
+    let second = follower(&stage);
+    agrees(&stage);
+    assert_eq!((sidecar.terminated(), second.terminated()), (0, 0));
+    let later = stage.folder.path().join("later");
+    std::fs::rename(&stage.url, &later).expect("it goes");
+    std::fs::rename(&earlier, &stage.url).expect("it comes back");
+    let sidecar = stage.sidecar(&[]);
+    let has = mark(&stage).record;
+    for id in 100.. {
+        stage.execute(&format!("INSERT INTO t VALUES({id}, 'another')"));
+        if stage.agrees().record > has.next() {
+            break;
+        }
+    }
+    sidecar.kill();
+    let third = follower(&stage);
+    is_told(&stage, "the place has another record ");
+    std::fs::rename(&stage.url, stage.folder.path().join("another")).expect("it goes");
+    std::fs::rename(&later, &stage.url).expect("it comes back");
+    is_told_nothing(&stage);
+    assert_eq!(third.terminated(), 0);
 }
 
 // holds TRAIL-2
@@ -294,7 +424,7 @@ fn await_mark(stage: &Stage, number: RecordNumber) {
 }
 
 /// Copies that are begun in a time, in the folder of a replica.
-fn copies_begun_in(stage: &Stage, time: Duration) -> usize {
+pub fn copies_begun_in(stage: &Stage, time: Duration) -> usize {
     let begun = Instant::now();
     let mut names = BTreeSet::new();
     while begun.elapsed() < time {

@@ -464,7 +464,7 @@ fn a_line_break_in_a_name_breaks_no_mark() {
     let follower = Process::follower(&stage.url, &named, None);
     let begun = Instant::now();
     let mark = || plait_replicate::following::mark::Mark::read(&named);
-    while mark().expect("it is whole").is_none_or(|mark| mark.seeding) {
+    while mark().expect("it is whole").is_none_or(|mark| mark.seeding.is_some()) {
         assert!(begun.elapsed() < PATIENCE, "nothing comes");
         nap(20);
     }

@@ -1,0 +1,224 @@
+//! Why records lead no further, and what leads on.
+//!
+//! | by | what leads on |
+//! |---|---|
+//! | `Begins` | a snapshot of later |
+//! | `Damaged` | the same, or that record where it reads well |
+//! | `Refused` | a copy of any later record; where that cannot be made, the records again |
+//! | `PutBack` | any later record to which a snapshot leads, or the record that was forgotten where it is there again |
+
+use std::time::Duration;
+
+use super::{Following, Mark};
+use crate::chain::{Found, Link, Reader};
+use crate::error::Error;
+use crate::ids::{Hash, RecordNumber};
+use crate::names;
+
+/// Failures in a row of the database itself, behind which a copy is tried.
+const FAILURES: u32 = 3;
+/// An object that is not given for so long, while the store answers else, is of no more use than a damaged one: a disk may have
+/// lost it.
+const UNANSWERED: Duration = Duration::from_secs(600);
+
+/// Why records lead no further.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stuck {
+    pub by: By,
+    /// In words.
+    pub why: String,
+}
+
+/// What leads on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// It begins anew there, by what the primary did.
+    Begins,
+    /// A record is missing or damaged, perhaps this one.
+    Damaged(Option<RecordNumber>),
+    /// The database does not take it.
+    Refused,
+    /// The place was put back, and shipped to from there on.
+    PutBack,
+}
+
+impl Following {
+    /// What leads on, if records lead no further.
+    pub(super) fn stuck_by(&self) -> Option<By> {
+        self.stuck.as_ref().map(|stuck| stuck.by)
+    }
+
+    /// Records are followed again.
+    pub(super) fn follow_again(&mut self) {
+        (self.stuck, self.failures) = (None, 0);
+    }
+
+    /// Finds out what leads on behind an error.
+    pub(super) async fn note_failure(&mut self, error: &Error) {
+        let is_unanswered = self.stays_unanswered(error).await;
+        let by = match error {
+            // A snapshot of later may lead on.
+            Error::Store { name, .. } if is_unanswered => By::Damaged(number_of(name)),
+            Error::Store { .. } if error.is_refusal() && error.damaged().is_some() => {
+                By::Damaged(error.damaged())
+            }
+            Error::Store { .. }
+            | Error::Empty
+            | Error::Emptied { .. }
+            | Error::Withheld { .. }
+            // Of a copy, which something else was the reason for.
+            | Error::Part { .. }
+            | Error::Moment(_)
+            | Error::Unseen(_) => return,
+            Error::Behind { .. } => {
+                // What is there when it has come so far is looked at anew.
+                self.stuck = None;
+                self.reader = Reader::new(&self.world);
+                return;
+            }
+            Error::Forked { .. } => By::PutBack,
+            Error::Target { .. } => {
+                let has_joined = self.live.is_some();
+                // A member of the session that comes anew knows more.
+                self.leave();
+                // A copy would have to join as well.
+                self.failures += u32::from(has_joined);
+                if self.failures < FAILURES {
+                    return;
+                }
+                By::Refused
+            }
+            // They are there again where the list was an old one.
+            Error::Gone { .. } => By::Damaged(self.mark.as_ref().map(|mark| mark.record.next())),
+            _ => By::Damaged(error.damaged()),
+        };
+        self.stuck.get_or_insert(Stuck { by, why: said(error) });
+    }
+
+    /// True if this is the object that was not given for long, and the store answers else.
+    async fn stays_unanswered(&mut self, error: &Error) -> bool {
+        let now = self.world.clock().now();
+        self.unanswered = match (error, self.unanswered.take()) {
+            (Error::Store { name, .. }, before)
+                if !error.is_refusal() && !error.is_gone() && number_of(name).is_some() =>
+            {
+                before.filter(|(of, _)| of == name).or_else(|| Some((name.clone(), now)))
+            }
+            _ => None,
+        };
+        let is_long = |since: Duration| now.saturating_sub(since) >= UNANSWERED;
+        self.unanswered.as_ref().is_some_and(|(_, since)| is_long(*since))
+            && self.tip().await.is_ok()
+    }
+
+    /// True if the record that was damaged, missing or forgotten reads well, behind the one before it: it was read badly, or
+    /// came back.
+    pub(super) async fn reads_on(&self) -> bool {
+        let Some(mark) = self.mark.as_ref().filter(|mark| mark.seeding.is_none()) else {
+            return false;
+        };
+        match self.stuck_by() {
+            Some(By::Damaged(Some(number))) => {
+                self.leads_through(mark, number.max(mark.record.next())).await.is_some()
+            }
+            Some(By::PutBack) => {
+                let found = Reader::new(&self.world).object(mark.record, true).await;
+                matches!(found, Ok(Found::Object(bytes)) if Hash::of(&bytes) == mark.hash)
+            }
+            _ => false,
+        }
+    }
+
+    /// Reads a record behind the one before it.
+    async fn leads_through(&self, mark: &Mark, number: RecordNumber) -> Option<()> {
+        let mut reader = Reader::new(&self.world);
+        let mut hash = (number == mark.record.next()).then_some(mark.hash);
+        for of in [number.before(), number] {
+            if of == mark.record {
+                continue;
+            }
+            // A store that does not answer at all is told by who looks for a copy.
+            let Ok(Found::Object(bytes)) = reader.object(of, true).await else { return None };
+            let mut link = Link { chain: Some(mark.chain), number: of.before(), hash };
+            link.follow(&bytes).ok()?;
+            hash = link.hash;
+        }
+        Some(())
+    }
+}
+
+/// The record whose object this is, or the first one in it.
+fn number_of(name: &str) -> Option<RecordNumber> {
+    let pack = || names::parse_pack(name).map(|(first, _)| first);
+    names::parse_record(name).or_else(pack)
+}
+
+/// What is in the way, in words for those who read the database: it goes on by itself.
+pub(super) fn said(error: &Error) -> String {
+    match error {
+        Error::Gone { through } => format!(
+            "the records through {through} were removed by retention before the database had them: it goes on with a copy of \
+             the newest record"
+        ),
+        Error::Part { .. } => format!(
+            "{}; a copy is tried again when that reads otherwise, from a snapshot of later, or after some minutes",
+            error.what()
+        ),
+        other => other.to_string(),
+    }
+}
+
+/// True if this was said: of a place that is behind, how far it has come is not said again and again.
+pub(super) fn is_said(told: &Error, now: Option<&Error>) -> bool {
+    match (told, now) {
+        (Error::Behind { number, .. }, Some(Error::Behind { number: now, .. })) => number == now,
+        (told, now) => Some(told) == now,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::following::Settings;
+    use crate::simulation::objects::Outage;
+    use crate::simulation::run::settings;
+    use crate::simulation::stage::{Stage, live};
+    use crate::store::StoreError;
+    use crate::world::Patience;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_record_that_is_not_given_for_long_is_led_around_while_the_store_answers_else() {
+        let stage = Stage::default();
+        let database = stage.database("alpha");
+        let mut sidecar = stage.open(&database, settings(false)).expect("an empty place");
+        live(&stage, &database, &mut sidecar, 5).expect("a quiet world");
+        let folder = tempfile::tempdir().expect("a folder");
+        let (world, clock) = stage.world(Patience::Tries(1));
+        let settings = Settings {
+            place: "/mnt/place".to_owned(),
+            database: folder.path().join("a.db"),
+            poll: SECOND,
+        };
+        let mut following = Following::begin(world, settings).expect("it begins");
+        let mut fails_behind = |name: String, time| {
+            stage.time.advance_to(stage.time.now() + time);
+            let error = StoreError::Unavailable("input/output error".to_owned());
+            let error = Error::Store { what: "read".to_owned(), name, error };
+            stage.block(&clock, following.note_failure(&error));
+            following.stuck_by()
+        };
+        let (number, other) = (RecordNumber(3), RecordNumber(4));
+        assert_eq!(fails_behind(names::record(other), SECOND), None);
+        assert_eq!(fails_behind(names::record(number), UNANSWERED), None, "another one");
+        assert_eq!(fails_behind(names::record(number), UNANSWERED - SECOND), None);
+        stage.objects.set_outage(Some((Outage::Down, stage.time.now() + UNANSWERED)));
+        assert_eq!(fails_behind(names::record(number), SECOND), None, "it is the store");
+        stage.objects.set_outage(None);
+        assert_eq!(fails_behind(names::CHAIN.to_owned(), SECOND), None, "a list");
+        assert_eq!(fails_behind(names::record(number), SECOND), None, "in between it was given");
+        let stuck = fails_behind(names::record(number), UNANSWERED);
+        assert_eq!(stuck, Some(By::Damaged(Some(number))));
+    }
+}
