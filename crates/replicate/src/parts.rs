@@ -3,8 +3,9 @@
 //! Some parts are on their way, checked and decompressed beside each other: a restore is as fast as the processors and the
 //! disk together, and a store that answers late is asked for several at a time.
 //!
-//! - PARTS-1 Parts come in order, each as its upload names it by hash and lengths; behind one that does not, none comes.
-//! - PARTS-2 [`AHEAD`] parts are in memory at most, beside what the caller has.
+//! - PARTS-1 Parts come in order, each as its upload names it by hash and lengths, through the first that is otherwise.
+//! - PARTS-2 [`AHEAD`] parts are in memory at most, as they are stored and as they are unpacked, beside what the caller has. A
+//!   link has to carry them within the time of a request, as it has the longest record.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

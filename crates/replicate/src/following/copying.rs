@@ -16,10 +16,13 @@ use crate::record::{Header, Item, Record};
 use crate::restore::{Restored, Stop, restore};
 use crate::snapshots::lineage_of;
 use crate::target::TargetError;
-use crate::world::World;
+use crate::world::{Patience, World};
 
 /// Records behind an OPEN in which the first commit is looked for.
 const FIRST_RECORDS: u32 = 8;
+
+/// How often that OPEN is asked for, half a minute in all: tickets of the session are known by it.
+const FIRST_TRIES: u32 = 10;
 
 /// Behind the name of a copy that is made beside a database.
 pub(super) const COPIED: &str = ".copied";
@@ -40,17 +43,33 @@ impl Following {
             self.reader = Reader::new(&self.world);
             return self.follow().await;
         }
+        // What the database did not take it may take by now, as from a disk that was full. But not over a copy that may be
+        // there (NOTED-1).
+        let is_whole = self.mark.as_ref().is_some_and(|mark| mark.seeding.is_none());
+        let refused = match self.stuck_by() {
+            Some(By::Refused) if is_whole && self.made.is_none() => match self.follow().await {
+                Err(error @ Error::Target { .. }) => {
+                    self.leave();
+                    Some(error)
+                }
+                done => {
+                    self.follow_again();
+                    return done;
+                }
+            },
+            _ => None,
+        };
         let made = match self.made.take() {
             Some(made) if self.may_take(&made) => Ok(Some(made)),
             // The place may be put back while one is made.
             _ => self.make().await.map(|made| made.filter(|made| self.may_take(made))),
         };
-        if !matches!(made, Ok(Some(_))) && self.stuck_by() == Some(By::Refused) {
-            // What the database did not take it may take by now, as from a disk that was full.
-            self.follow_again();
-            return self.follow().await;
-        }
-        let Some(made) = made? else { return Ok(Done::Waited) };
+        let made = match (made, refused) {
+            (Ok(Some(made)), _) => made,
+            (_, Some(error)) => return Err(error),
+            (Ok(None), None) => return Ok(Done::Waited),
+            (Err(error), None) => return Err(error),
+        };
         let (mark, number) = (made.mark.clone(), made.mark.record);
         if let Err(error) = self.begin_to_put(&made) {
             self.made = Some(made);
@@ -160,7 +179,7 @@ impl Following {
         };
         if let Err(damage) = &made
             && let Some(damaged) = damage.damaged().filter(|damaged| damaged.before() > has)
-            && !self.may_show_more()
+            && !self.may_show_more(damaged.before())
         {
             let stop = Stop::Record(damaged.before());
             let before = self.settled(self.begun(&beside)?, stop).await;
@@ -222,11 +241,10 @@ impl Following {
         Ok(())
     }
 
-    /// True if readers may have seen a later record than the mark says: of a copy that was being put, or of a commit that was
-    /// announced.
-    fn may_show_more(&self) -> bool {
+    /// True if readers may have seen a later record than this: of a copy that was being put, or of a commit that was announced.
+    fn may_show_more(&self, record: RecordNumber) -> bool {
         self.mark.as_ref().is_some_and(|mark| {
-            mark.until.is_some() || (mark.seeding.is_some() && mark.chain != ChainId::default())
+            mark.until.is_some() || mark.seeding.is_some_and(|copied| copied > record)
         })
     }
 
@@ -309,7 +327,8 @@ fn announces_more(mark: &Mark, salt: Salt, stream: Lsn) -> bool {
 /// The first known commit of the session of a record: the newest when the sidecar began, or the first since, if
 /// one of the next records has it. Those before may be of another session. What cannot be read now tells of none.
 async fn first_of(world: &World, header: &Header) -> Option<CommitTs> {
-    let open = open_of(world, header).await.ok().flatten();
+    let patient = world.with(Patience::Tries(FIRST_TRIES));
+    let open = open_of(&patient, header).await.ok().flatten();
     if let Some(first) = open.as_ref().and_then(first_in) {
         return Some(first);
     }
@@ -342,7 +361,10 @@ fn first_in(record: &Record) -> Option<CommitTs> {
 
 /// Why a copy cannot be made, with the disk that it needs.
 fn made_in(folder: &Path, why: &dyn std::fmt::Display) -> String {
-    format!("{why} (a copy is made in {})", folder.display())
+    format!(
+        "{why} (a copy is made in {}; the next one is begun within ten minutes, or by a new start at once)",
+        folder.display()
+    )
 }
 
 #[cfg(test)]
@@ -356,7 +378,6 @@ mod tests {
     use crate::record::{Break, Frames};
     use crate::simulation::run::settings;
     use crate::simulation::stage::{Stage, live};
-    use crate::world::Patience;
 
     #[test]
     fn the_first_commit_of_a_session_is_known_from_its_open_whatever_retention_has_removed() {

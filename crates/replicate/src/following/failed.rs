@@ -1,4 +1,4 @@
-//! A copy that could not be made, for what is at the place or for its own disk: it has all pages, which may be many, so it is
+//! A copy that could not be made, for what is at the place, or is not answered for, or for its own disk: it has all pages, which may be many, so it is
 //! not begun again before another try may end otherwise.
 //!
 //! | since it failed | the next copy |
@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::chain::{Found, Reader};
 use crate::error::{Error, Result};
 use crate::ids::{Hash, RecordNumber};
+use crate::names;
 use crate::world::World;
 
 /// From one look at what was in the way to the next.
@@ -21,7 +22,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(20);
 const COPY_AGAIN: Duration = Duration::from_secs(600);
 /// From one copy to the next at most.
 const COPY_AGAIN_MAX: Duration = Duration::from_secs(3600);
-/// The same of copies that the disk did not take: each fills it for all who use it.
+/// The same of copies that the disk did not take, each of which fills it for all who use it, or for which the store did not answer:
+/// another one is begun as soon as it does.
 const DISK_AGAIN: Duration = Duration::from_secs(20);
 const DISK_AGAIN_MAX: Duration = Duration::from_secs(600);
 
@@ -49,7 +51,7 @@ impl Failed {
     ) -> Option<Failed> {
         let is_of_a_record = error.is_refusal() && error.damaged().is_some();
         let (first, longest) = match error {
-            _ if is_of_disk(error) => (DISK_AGAIN, DISK_AGAIN_MAX),
+            _ if is_of_disk(error) || is_unanswered(error) => (DISK_AGAIN, DISK_AGAIN_MAX),
             _ if lies_there(error) || is_of_a_record => (COPY_AGAIN, COPY_AGAIN_MAX),
             _ => return None,
         };
@@ -84,6 +86,17 @@ fn is_of_disk(error: &Error) -> bool {
     matches!(error, Error::Target { .. })
 }
 
+/// True if the store does not give one of its objects now.
+fn is_unanswered(error: &Error) -> bool {
+    let is_object = |name: &str| {
+        names::parse_record(name).is_some()
+            || names::parse_pack(name).is_some()
+            || names::parse_part(name).is_some()
+    };
+    let is_silence = !error.is_gone() && !error.is_refusal();
+    matches!(error, Error::Store { name, .. } if is_silence && is_object(name))
+}
+
 /// True if what is at the place is in the way, and not the store, the disk, or another process.
 pub(super) fn lies_there(error: &Error) -> bool {
     matches!(
@@ -110,7 +123,6 @@ async fn stands_at(world: &World, error: &Error) -> Result<Option<Hash>> {
             Err(error @ Error::Store { .. }) => return Err(error),
             Ok(Found::Nothing) | Err(_) => None,
         },
-        // Of the store's errors a refusal.
         Error::Pack { name, .. } | Error::Part { name, .. } | Error::Store { name, .. } => {
             match world.get(name).await {
                 Err(error) if error.is_refusal() => None,
@@ -125,7 +137,6 @@ async fn stands_at(world: &World, error: &Error) -> Result<Option<Hash>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names;
     use crate::primary::Settings;
     use crate::simulation::run::settings;
     use crate::simulation::stage::{Stage, live};
@@ -166,9 +177,14 @@ mod tests {
             assert!(stands(&mut failed, snapshot, pause - SECOND * 2));
             assert!(!stands(&mut failed, snapshot, SECOND * 2), "{pause:?} have passed");
         }
-        let (what, name) = ("read".to_owned(), pack);
-        let store = Error::Store { what, name, error: StoreError::Unavailable(String::new()) };
-        assert!(of(Some(failed), &store).is_none(), "it comes and goes");
+        let store = |name: &str| {
+            let (what, name) = ("read".to_owned(), name.to_owned());
+            Error::Store { what, name, error: StoreError::Unavailable(String::new()) }
+        };
+        assert!(of(Some(failed), &store(names::CHAIN)).is_none(), "it comes and goes");
+        let mut failed = of(None, &store(&pack)).expect("of one object");
+        assert!(stands(&mut failed, snapshot, DISK_AGAIN - SECOND));
+        assert!(!stands(&mut failed, snapshot, SECOND), "it is given by now");
         let full = Error::Target { number, why: "no space left".to_owned() };
         let mut failed = of(None, &full).expect("it fills the disk");
         for pause in [DISK_AGAIN, DISK_AGAIN * 2, DISK_AGAIN * 4] {

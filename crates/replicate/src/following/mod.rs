@@ -217,6 +217,7 @@ impl Following {
         self.leave();
         // It was made beside the file that is gone, under another name.
         (self.made, self.failed) = (None, None);
+        self.follow_again();
         if !self.has_lock()? {
             // It was removed with the rest.
             self.lock = Arc::new(lock(&self.settings.database)?);
@@ -249,6 +250,7 @@ impl Following {
                 let mut pause = self.settings.poll;
                 let done = match self.stuck.as_ref().map(|stuck| stuck.why.clone()) {
                     None => {
+                        self.unanswered = None;
                         self.tell(None);
                         (self.backoff, self.rarely) = (Backoff::default(), Backoff::rare());
                         Done::Waited

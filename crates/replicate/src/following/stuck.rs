@@ -72,7 +72,7 @@ impl Following {
             | Error::Unseen(_) => return,
             Error::Behind { .. } => {
                 // What is there when it has come so far is looked at anew.
-                self.stuck = None;
+                self.follow_again();
                 self.reader = Reader::new(&self.world);
                 return;
             }
@@ -168,10 +168,12 @@ pub(super) fn said(error: &Error) -> String {
     }
 }
 
-/// True if this was said: of a place that is behind, how far it has come is not said again and again.
+/// True if this was said: of a place that is behind, how far it has come is not said again and again, nor of a database that
+/// takes nothing how much there is to take.
 pub(super) fn is_said(told: &Error, now: Option<&Error>) -> bool {
     match (told, now) {
         (Error::Behind { number, .. }, Some(Error::Behind { number: now, .. })) => number == now,
+        (Error::Target { why, .. }, Some(Error::Target { why: now, .. })) => why == now,
         (told, now) => Some(told) == now,
     }
 }
@@ -179,14 +181,23 @@ pub(super) fn is_said(told: &Error, now: Option<&Error>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::following::Settings;
+    use crate::following::{Done, Settings};
+    use crate::ids::Lsn;
     use crate::simulation::objects::Outage;
     use crate::simulation::run::settings;
     use crate::simulation::stage::{Stage, live};
+    use crate::simulation::time::TaskClock;
     use crate::store::StoreError;
     use crate::world::Patience;
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    fn following(stage: &Stage, folder: &std::path::Path) -> (Following, TaskClock) {
+        let (world, clock) = stage.world(Patience::Tries(1));
+        let (place, database) = ("/mnt/place".to_owned(), folder.join("a.db"));
+        let settings = Settings { place, database, poll: SECOND };
+        (Following::begin(world, settings).expect("it begins"), clock)
+    }
 
     #[test]
     fn a_record_that_is_not_given_for_long_is_led_around_while_the_store_answers_else() {
@@ -195,30 +206,69 @@ mod tests {
         let mut sidecar = stage.open(&database, settings(false)).expect("an empty place");
         live(&stage, &database, &mut sidecar, 5).expect("a quiet world");
         let folder = tempfile::tempdir().expect("a folder");
-        let (world, clock) = stage.world(Patience::Tries(1));
-        let settings = Settings {
-            place: "/mnt/place".to_owned(),
-            database: folder.path().join("a.db"),
-            poll: SECOND,
-        };
-        let mut following = Following::begin(world, settings).expect("it begins");
-        let mut fails_behind = |name: String, time| {
+        let (mut following, clock) = following(&stage, folder.path());
+        let fails_behind = |following: &mut Following, name: String, time| {
             stage.time.advance_to(stage.time.now() + time);
             let error = StoreError::Unavailable("input/output error".to_owned());
             let error = Error::Store { what: "read".to_owned(), name, error };
             stage.block(&clock, following.note_failure(&error));
             following.stuck_by()
         };
+        let mut fails = |number, time| fails_behind(&mut following, names::record(number), time);
         let (number, other) = (RecordNumber(3), RecordNumber(4));
-        assert_eq!(fails_behind(names::record(other), SECOND), None);
-        assert_eq!(fails_behind(names::record(number), UNANSWERED), None, "another one");
-        assert_eq!(fails_behind(names::record(number), UNANSWERED - SECOND), None);
+        assert_eq!(fails(other, SECOND), None);
+        assert_eq!(fails(number, UNANSWERED), None, "another one");
+        assert_eq!(fails(number, UNANSWERED - SECOND), None);
         stage.objects.set_outage(Some((Outage::Down, stage.time.now() + UNANSWERED)));
-        assert_eq!(fails_behind(names::record(number), SECOND), None, "it is the store");
+        assert_eq!(fails(number, SECOND), None, "it is the store");
         stage.objects.set_outage(None);
-        assert_eq!(fails_behind(names::CHAIN.to_owned(), SECOND), None, "a list");
-        assert_eq!(fails_behind(names::record(number), SECOND), None, "in between it was given");
-        let stuck = fails_behind(names::record(number), UNANSWERED);
-        assert_eq!(stuck, Some(By::Damaged(Some(number))));
+        assert_eq!(fails_behind(&mut following, names::CHAIN.to_owned(), SECOND), None, "a list");
+        let mut fails = |number, time| fails_behind(&mut following, names::record(number), time);
+        assert_eq!(fails(number, SECOND), None, "in between it was given");
+        // A step that finds nothing new: what is there ends before what was announced.
+        let tip = sidecar.0.tip();
+        let mark = Mark::of_nothing("/mnt/place");
+        let until = Some(Lsn(u64::MAX));
+        following.mark = Some(Mark { chain: tip.chain, salt: tip.position.salt, until, ..mark });
+        assert_eq!(stage.block(&clock, following.step()), Ok(Done::Waited));
+        let mut fails = |number, time| fails_behind(&mut following, names::record(number), time);
+        assert_eq!(fails(number, UNANSWERED), None, "it was asked for, and is not there yet");
+        assert_eq!(fails(number, UNANSWERED), Some(By::Damaged(Some(number))));
+    }
+
+    // holds NOTED-1
+    #[test]
+    fn records_are_not_tried_over_a_copy_that_may_be_there() {
+        let stage = Stage::default();
+        let database = stage.database("alpha");
+        let mut sidecar = stage.open(&database, settings(false)).expect("an empty place");
+        live(&stage, &database, &mut sidecar, 5).expect("a quiet world");
+        let folder = tempfile::tempdir().expect("a folder");
+        let (mut following, clock) = following(&stage, folder.path());
+        let why = "the database does not take it".to_owned();
+        following.stuck = Some(Stuck { by: By::Refused, why });
+        stage.objects.set_outage(Some((Outage::Down, stage.time.now() + UNANSWERED)));
+        let says = |done| match done {
+            Ok(Done::Stuck(why)) => why,
+            other => panic!("{other:?}"),
+        };
+        let text = says(stage.block(&clock, following.step()));
+        assert!(text.contains("the store"), "{text}");
+        // With all of the database there, they are: it is not there to be opened.
+        let mark = following.mark.take().expect("it has one");
+        following.mark = Some(Mark { seeding: None, ..mark });
+        let text = says(stage.block(&clock, following.step()));
+        assert!(text.contains("cannot open "), "{text}");
+    }
+
+    #[test]
+    fn how_much_there_is_to_take_makes_no_news() {
+        let target = |number, why: &str| Error::Target { number, why: why.to_owned() };
+        let (number, full) = (RecordNumber(3), "no space left");
+        assert!(is_said(&target(number, full), Some(&target(number.next(), full))));
+        assert!(!is_said(&target(number, full), Some(&target(number, "it is locked"))));
+        let behind = |newest| Error::Behind { number, newest };
+        assert!(is_said(&behind(RecordNumber(1)), Some(&behind(RecordNumber(2)))));
+        assert!(!is_said(&behind(number), Some(&Error::Forked { number })));
     }
 }

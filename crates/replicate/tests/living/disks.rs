@@ -88,7 +88,7 @@ fn a_follower_names_the_disk_that_is_full() {
     disk.fill_but(length / 2);
     let (code, said) = follows(&stage, &to, None);
     assert_eq!(code, Some(0), "{said}");
-    let folder = format!("(a copy is made in {})", disk.path().display());
+    let folder = format!("(a copy is made in {};", disk.path().display());
     assert!(said.contains("no space left: free some") && said.contains(&folder), "{said}");
     disk.empty();
     std::fs::remove_file(disk.path().join("replica.db-plait-follows")).expect("it is there");
@@ -103,7 +103,7 @@ fn a_follower_names_the_disk_that_is_full() {
 
 #[test]
 fn a_follower_whose_disk_was_full_goes_on_without_the_room_for_a_copy() {
-    let Some(disk) = SmallDisk::mount(60) else { return };
+    let Some(disk) = SmallDisk::mount(80) else { return };
     let stage = Stage::new();
     let sidecar = stage.sidecar(&[]);
     // More than what the log of the replica needs for a few rows.
@@ -121,19 +121,24 @@ fn a_follower_whose_disk_was_full_goes_on_without_the_room_for_a_copy() {
     };
     let rows = || stage.rows().len() as i64;
     has(rows());
-    disk.fill_but(0);
-    stage.execute("INSERT INTO t VALUES(5, 'meanwhile')");
-    stage.agrees();
     let mark = |of: &Path| plait_replicate::following::mark::Mark::read(of).ok().flatten();
-    let begun = Instant::now();
-    // Some tries, behind which a copy would be made. The mark has no room for what is in the way.
-    while begun.elapsed() < Duration::from_secs(8) {
-        assert!(mark(&to).is_some_and(|mark| mark.seeding.is_none()), "no copy is put");
-        std::thread::sleep(Duration::from_millis(50));
-    }
     let length = std::fs::metadata(&to).expect("a file").len();
-    disk.fill_but(length / 2);
-    has(rows());
+    // Less than a copy needs, and enough for one, but not to put it as well.
+    for (id, room) in [(5, length / 2), (6, length * 13 / 10)] {
+        disk.fill_but(0);
+        stage.execute(&format!("INSERT INTO t VALUES({id}, 'meanwhile')"));
+        stage.agrees();
+        let begun = Instant::now();
+        // Some tries, behind which a copy would be made. The mark has no room for what is in the way.
+        while begun.elapsed() < Duration::from_secs(8) {
+            assert!(mark(&to).is_some_and(|mark| mark.seeding.is_none()), "no copy is put");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        disk.fill_but(room);
+        has(rows());
+        assert!(mark(&to).is_some_and(|mark| mark.seeding.is_none()), "without a copy");
+        disk.empty();
+    }
     assert_eq!(follows.terminated(), 0);
     assert_eq!(sidecar.terminated(), 0);
 }

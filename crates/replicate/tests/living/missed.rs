@@ -465,6 +465,25 @@ fn a_new_follower_shows_what_is_before_a_damaged_newest_record() {
     assert_eq!(follows.terminated(), 0);
 }
 
+#[cfg(feature = "crash-points")]
+#[test]
+fn a_new_follower_that_dies_behind_what_is_before_damage_has_it_again() {
+    let (stage, sidecar) = begun();
+    stage.execute("INSERT INTO t VALUES(3, 'before it')");
+    let before = stage.agrees().record;
+    stage.execute("INSERT INTO t VALUES(4, 'in it')");
+    let newest = stage.agrees().record;
+    sidecar.kill();
+    damage(&stage.url.join(names::record(newest)));
+    let dies = Process::follower(&stage.url, &replica(&stage), Some("replica.named"));
+    assert!(!dies.ended().success());
+    assert!(mark(&stage).record < before && mark(&stage).seeding == Some(before));
+    let follows = follower(&stage);
+    await_mark(&stage, before);
+    is_told(&stage, "is damaged");
+    assert_eq!(follows.terminated(), 0);
+}
+
 #[test]
 fn a_follower_that_needs_a_copy_has_what_is_before_damage_and_copies_no_more() {
     let (stage, sidecar) = begun();
