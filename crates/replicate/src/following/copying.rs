@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::failed::{Failed, lies_there};
 use super::mark::Mark;
-use super::{By, Done, Following, Live, target, with_suffix};
+use super::{By, Done, Following, Live, said, target, with_suffix};
 use crate::apply::{Progress, open_of};
 use crate::chain::{Found, Reader, Tip};
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ use crate::world::{Patience, World};
 /// Records behind an OPEN in which the first commit is looked for.
 const FIRST_RECORDS: u32 = 8;
 
-/// How often that OPEN is asked for, half a minute in all: tickets of the session are known by it.
+/// How often that OPEN is asked for, half a minute in all where each try fails at once: tickets of the session are known by it.
 const FIRST_TRIES: u32 = 10;
 
 /// Behind the name of a copy that is made beside a database.
@@ -31,6 +31,15 @@ pub(super) const COPIED: &str = ".copied";
 pub(super) struct Made {
     file: Box<NewFile>,
     mark: Mark,
+}
+
+/// What became of records that the database had refused.
+enum Taken {
+    /// They were taken, or something else is in the way.
+    Done(Result<Done>),
+    /// They are refused again, for a reason.
+    Refused(String),
+    NotTried,
 }
 
 impl Following {
@@ -43,36 +52,32 @@ impl Following {
             self.reader = Reader::new(&self.world);
             return self.follow().await;
         }
-        // What the database did not take it may take by now, as from a disk that was full. But not over a copy that may be
-        // there (NOTED-1).
-        let is_whole = self.mark.as_ref().is_some_and(|mark| mark.seeding.is_none());
-        let refused = match self.stuck_by() {
-            Some(By::Refused) if is_whole && self.made.is_none() => match self.follow().await {
-                Err(error @ Error::Target { .. }) => {
-                    self.leave();
-                    Some(error)
-                }
-                done => {
-                    self.follow_again();
-                    return done;
-                }
-            },
-            _ => None,
+        let refused = match self.take_again().await {
+            Taken::Done(done) => return done,
+            Taken::Refused(why) => Some(why),
+            Taken::NotTried => None,
         };
         let made = match self.made.take() {
             Some(made) if self.may_take(&made) => Ok(Some(made)),
             // The place may be put back while one is made.
             _ => self.make().await.map(|made| made.filter(|made| self.may_take(made))),
         };
-        let made = match (made, refused) {
-            (Ok(Some(made)), _) => made,
-            (_, Some(error)) => return Err(error),
-            (Ok(None), None) => return Ok(Done::Waited),
-            (Err(error), None) => return Err(error),
+        let made = match made {
+            Ok(Some(made)) => made,
+            Ok(None) if refused.is_none() => return Ok(Done::Waited),
+            unmade => return Err(self.unmade(refused, unmade.err())),
         };
         let (mark, number) = (made.mark.clone(), made.mark.record);
         if let Err(error) = self.begin_to_put(&made) {
-            self.made = Some(made);
+            match refused {
+                // The room that it has may be what records lack.
+                Some(_) => {
+                    drop(made);
+                    let before = self.failed.take();
+                    self.failed = Failed::of(&self.world, before, number, &error).await;
+                }
+                None => self.made = Some(made),
+            }
             return Err(error);
         }
         self.put(made)?;
@@ -81,6 +86,56 @@ impl Following {
         self.reader = Reader::new(&self.world);
         self.follow_again();
         Ok(Done::Copied(number))
+    }
+
+    /// Takes records again which the database has refused: from a disk that was full it may take them by now. But not over a copy
+    /// that may be there (NOTED-1).
+    async fn take_again(&mut self) -> Taken {
+        let is_whole = self.mark.as_ref().is_some_and(|mark| mark.seeding.is_none());
+        if self.stuck_by() != Some(By::Refused) || !is_whole || self.made.is_some() {
+            return Taken::NotTried;
+        }
+        match self.follow().await {
+            // A copy would have to join as well.
+            Err(Error::Target { why, .. }) if self.live.is_some() => {
+                self.leave();
+                Taken::Refused(why)
+            }
+            Ok(done) => {
+                self.failed = None;
+                if self.stuck_by() == Some(By::Refused) {
+                    self.follow_again();
+                }
+                Taken::Done(Ok(done))
+            }
+            Err(error) => {
+                if !matches!(error, Error::Target { .. }) {
+                    self.follow_again();
+                }
+                Taken::Done(Err(error))
+            }
+        }
+    }
+
+    /// Why nothing leads on: records are refused, or there is no copy, or both.
+    fn unmade(&self, refused: Option<String>, copy: Option<Error>) -> Error {
+        let number = self.mark.as_ref().map_or(RecordNumber::FIRST, |mark| mark.record.next());
+        match (refused, copy) {
+            // What ends this says so itself.
+            (
+                _,
+                Some(error @ (Error::OtherChain { .. } | Error::Replaced(_) | Error::Taken(_))),
+            ) => error,
+            (Some(why), Some(copy)) => {
+                let copy = match copy {
+                    Error::Target { why, .. } => why,
+                    other => said(&other),
+                };
+                target(number, format!("{why}; nor can it be copied anew: {copy}"))
+            }
+            (Some(why), None) => target(number, why),
+            (None, copy) => copy.unwrap_or(Error::Empty),
+        }
     }
 
     /// Notes that a copy is about to take the place of what is there.
@@ -244,7 +299,10 @@ impl Following {
     /// True if readers may have seen a later record than this: of a copy that was being put, or of a commit that was announced.
     fn may_show_more(&self, record: RecordNumber) -> bool {
         self.mark.as_ref().is_some_and(|mark| {
-            mark.until.is_some() || mark.seeding.is_some_and(|copied| copied > record)
+            // An earlier build's mark has 1 for any.
+            let is_untold =
+                mark.seeding == Some(RecordNumber::FIRST) && mark.chain != ChainId::default();
+            is_untold || mark.until.is_some() || mark.seeding.is_some_and(|copied| copied > record)
         })
     }
 

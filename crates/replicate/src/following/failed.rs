@@ -63,7 +63,10 @@ impl Failed {
         let looked = world.clock().now();
         let pause = first.saturating_mul(1 << times.min(8)).min(longest);
         let (until, error) = (looked + pause, error.clone());
-        let stood = stands_at(world, &error).await.ok().flatten();
+        let stood = match is_unanswered(&error) {
+            true => None,
+            false => stands_at(world, &error).await.ok().flatten(),
+        };
         Some(Failed { snapshot, error, stood, looked, until, times })
     }
 
@@ -183,7 +186,8 @@ mod tests {
         };
         assert!(of(Some(failed), &store(names::CHAIN)).is_none(), "it comes and goes");
         let mut failed = of(None, &store(&pack)).expect("of one object");
-        assert!(stands(&mut failed, snapshot, DISK_AGAIN - SECOND));
+        failed = of(Some(failed), &store(&pack)).expect("of one object");
+        assert!(stands(&mut failed, snapshot, LOOK_AGAIN - SECOND));
         assert!(!stands(&mut failed, snapshot, SECOND), "it is given by now");
         let full = Error::Target { number, why: "no space left".to_owned() };
         let mut failed = of(None, &full).expect("it fills the disk");

@@ -68,8 +68,12 @@ impl Following {
             | Error::Withheld { .. }
             // Of a copy, which something else was the reason for.
             | Error::Part { .. }
-            | Error::Moment(_)
-            | Error::Unseen(_) => return,
+            | Error::Moment(_) => return,
+            Error::Unseen(_) => {
+                // What was taken is not committed.
+                self.forget();
+                return;
+            }
             Error::Behind { .. } => {
                 // What is there when it has come so far is looked at anew.
                 self.follow_again();
