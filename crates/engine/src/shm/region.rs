@@ -707,7 +707,12 @@ fn pieces(offset: usize, len: usize) -> impl Iterator<Item = (usize, usize)> {
     (offset..end).step_by(ALLOCATE_BYTES).map(move |at| (at, ALLOCATE_BYTES.min(end - at)))
 }
 
+/// Allocates all blocks of the pages that a piece is in: where blocks are smaller than pages the kernel needs room for the whole
+/// page at its first use, and whoever uses it gets SIGBUS where there is none.
 fn reserve_piece(file: &File, reserve: Reserve, at: u64, len: u64) -> std::io::Result<bool> {
+    let page = PAGE as u64;
+    let (at, end) = (at / page * page, (at + len).next_multiple_of(page));
+    let len = end - at;
     loop {
         match reserve(file, at, len) {
             Ok(()) => return Ok(true),

@@ -88,6 +88,22 @@ fn zeros_written_in_place_of_an_allocation_never_fall_on_what_another_has_writte
 }
 
 #[test]
+fn whole_pages_are_allocated_wherever_what_is_used_ends() {
+    fn in_pages(file: &File, at: u64, len: u64) -> std::result::Result<(), Errno> {
+        let page = PAGE as u64;
+        assert!(at.is_multiple_of(page) && len.is_multiple_of(page), "{len} bytes from {at} on");
+        fallocate(file, at, len)
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let region = mapped(&dir.path().join("app.db-plait-shm"), in_pages);
+    region.allocate_ring().expect("allocated");
+    for arena in [0, LARGE] {
+        assert!(region.allocate_arena(arena).expect("allocated"));
+    }
+    reserve_all(region.file(), in_pages, PAGE + 2912, 960).expect("allocated");
+}
+
+#[test]
 fn an_allocation_that_signals_interrupt_is_asked_for_again() {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     fn interrupted(file: &File, at: u64, len: u64) -> std::result::Result<(), Errno> {
