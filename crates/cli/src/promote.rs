@@ -15,7 +15,7 @@ use plait_engine::follower::promote;
 use plait_engine::replica;
 use plait_engine::ship::Shipper;
 use plait_engine::storage::Storage as _;
-use plait_engine::storage::names::{follows_lock_path, follows_path, unwritable};
+use plait_engine::storage::names::{follows_lock_path, follows_new_path, follows_path, unwritable};
 use plait_engine::storage::os::OsStorage;
 use plait_engine::sync::wait::Wait;
 
@@ -167,12 +167,16 @@ fn is_copy(path: &Path, shown: &Path) -> Result<bool> {
     Ok(follows::Replica::of(path, state.header).is_some_and(|replica| replica.is_copy))
 }
 
-/// Durably, if there is one.
+/// Durably, if there is one, with the one before it.
 fn remove_mark(path: &Path) -> Result<()> {
     let mark = follows_path(path);
-    match std::fs::remove_file(&mark) {
-        Err(e) if e.kind() != ErrorKind::NotFound => return Err(Failure::io("remove", &mark, &e)),
-        _ => {}
+    for file in [&mark, &follows_new_path(path)] {
+        match std::fs::remove_file(file) {
+            Err(e) if e.kind() != ErrorKind::NotFound => {
+                return Err(Failure::io("remove", file, &e));
+            }
+            _ => {}
+        }
     }
     OsStorage.sync_dir_of(&mark).map_err(|e| Failure::io("sync the folder of", &mark, &e))
 }

@@ -283,8 +283,9 @@ pub fn wait(
         }
         if ticket < mark.first {
             return Err(Error::Misuse(format!(
-                "ticket {ticket} belongs to an earlier session of the primary that {} follows than \
-                 the one it is in, or to another database: look in the data whether its commit is there",
+                "nobody knows here what became of ticket {ticket}: it is older than what is known of the session of the primary \
+                 that {} follows, from an earlier session, from before its sidecar has started, or of another database: look \
+                 in the data whether its commit is there",
                 base.display()
             )));
         }

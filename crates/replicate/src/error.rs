@@ -291,6 +291,9 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// The copy that a database of a follower needs to go on.
+    #[error("the newest record cannot be copied: {0}")]
+    Uncopied(String),
     /// What a follower has to know before it commits cannot be found out.
     #[error("cannot look at {0}; nothing is committed until that is possible")]
     Unseen(String),

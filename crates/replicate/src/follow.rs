@@ -8,7 +8,7 @@ use clap::Args;
 use futures_util::future::{Either, select};
 use plait_replicate::dates;
 use plait_replicate::error::{Error, Result, line, printable};
-use plait_replicate::following::{Done, Following, Settings};
+use plait_replicate::following::{self, Done, Following, Settings};
 use plait_replicate::notes::note;
 use plait_replicate::store::objects::{self, Missing};
 use plait_replicate::store::url::Place;
@@ -75,7 +75,7 @@ pub fn run(args: &FollowArgs) -> u8 {
     };
     match real::run_on(runtime, follow(args, following, &stop, signals)) {
         Ok(()) => OVER,
-        Err(error) => say(code_of(&error), &error.to_string()),
+        Err(error) => say(code_of(&error), &following::said(&error)),
     }
 }
 

@@ -96,6 +96,7 @@ Exit codes: 0 told to end, 1 start it again, 2 wrong usage, or a replica of anot
 }
 
 fn main() -> ExitCode {
+    memory::share_heaps();
     let command = Cli::parse().command;
     // A restore is over soon, and takes a quarter less time with memory that it had before.
     if matches!(command, Commands::Run(_) | Commands::Follow(_)) {

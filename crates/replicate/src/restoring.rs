@@ -2,12 +2,13 @@
 
 use std::any::Any;
 use std::io::{Write as _, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use futures_util::TryFutureExt as _;
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
 use plait_replicate::apply::Progress;
-use plait_replicate::error::printable;
+use plait_replicate::error::{Error, printable};
 use plait_replicate::ids::{CommitTs, RecordNumber};
 use plait_replicate::new_file::NewFile;
 use plait_replicate::notes::note;
@@ -126,7 +127,7 @@ fn run_with(args: &RestoreArgs, progress: &mut Shown) -> Result<(), String> {
     };
     let versions = library::versions();
     let restoring = restore(&world, Box::new(file), args.stop(), &versions, progress);
-    let (restored, target) = real::block_on(restoring)?;
+    let (restored, target) = real::block_on(restoring.map_err(|error| made_in(&beside, error)))?;
     let target: Box<dyn Any> = target;
     let Ok(mut file) = target.downcast::<NewFile>() else {
         return Err("the restore has returned another target".to_owned());
@@ -165,6 +166,18 @@ fn run_with(args: &RestoreArgs, progress: &mut Shown) -> Result<(), String> {
     // The database is what was asked for, whoever reads this.
     let _ = stdout().lock().write_all(text.as_bytes());
     Ok(())
+}
+
+/// An error with the disk that the database needs.
+fn made_in(beside: &Path, error: Error) -> Error {
+    let folder = beside.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    match error {
+        Error::Target { number, why } => {
+            Error::Target { number, why: format!("{why} (it is made in {})", folder.display()) }
+        }
+        other => other,
+    }
 }
 
 /// How the chain goes on from what was restored.

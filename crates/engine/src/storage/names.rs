@@ -21,6 +21,11 @@ pub fn follows_path(base: &Path) -> PathBuf {
     suffixed(base, FOLLOWS)
 }
 
+/// Returns the name of the file in which a follower writes the next mark.
+pub fn follows_new_path(base: &Path) -> PathBuf {
+    suffixed(base, "-plait-follows.new")
+}
+
 /// Returns the name of the file that a follower of the database holds locked (`flock`) while it
 /// lives.
 pub fn follows_lock_path(base: &Path) -> PathBuf {

@@ -74,7 +74,8 @@ impl Following {
                 Some(_) => {
                     drop(made);
                     let before = self.failed.take();
-                    self.failed = Failed::of(&self.world, before, number, &error).await;
+                    let room = self.room();
+                    self.failed = Failed::of(&self.world, before, number, &error, room).await;
                 }
                 None => self.made = Some(made),
             }
@@ -126,13 +127,7 @@ impl Following {
                 _,
                 Some(error @ (Error::OtherChain { .. } | Error::Replaced(_) | Error::Taken(_))),
             ) => error,
-            (Some(why), Some(copy)) => {
-                let copy = match copy {
-                    Error::Target { why, .. } => why,
-                    other => said(&other),
-                };
-                target(number, format!("{why}; nor can it be copied anew: {copy}"))
-            }
+            (Some(why), Some(copy)) => target(number, format!("{why}; {}", said(&copy))),
             (Some(why), None) => target(number, why),
             (None, copy) => copy.unwrap_or(Error::Empty),
         }
@@ -245,7 +240,10 @@ impl Following {
         }
         self.failed = match &made {
             Ok(_) => None,
-            Err(error) => Failed::of(&self.world, self.failed.take(), snapshot, error).await,
+            Err(error) => {
+                let (before, room) = (self.failed.take(), self.room());
+                Failed::of(&self.world, before, snapshot, error, room).await
+            }
         };
         let (restored, file) = made?;
         self.refuse_another_chain(restored.header.chain)?;
@@ -289,11 +287,18 @@ impl Following {
 
     /// Fails as the last copy has, if the next one would.
     async fn refuse_again(&mut self, snapshot: RecordNumber) -> Result<()> {
+        let room = self.room();
         let Some(failed) = &mut self.failed else { return Ok(()) };
-        if failed.stands(&self.world, snapshot).await? {
+        if failed.stands(&self.world, snapshot, room).await? {
             return Err(failed.error.clone());
         }
         Ok(())
+    }
+
+    /// Bytes that are free where a copy is made.
+    fn room(&self) -> u64 {
+        let folder = self.settings.database.parent().unwrap_or(Path::new("/"));
+        rustix::fs::statvfs(folder).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
     /// True if readers may have seen a later record than this: of a copy that was being put, or of a commit that was announced.
@@ -308,8 +313,8 @@ impl Following {
 
     /// Begins a new file for `beside`.
     fn begun(&self, beside: &Path) -> Result<NewFile> {
-        let has = self.mark.as_ref().map_or(RecordNumber::NONE, |mark| mark.record);
-        let opener = library::opener().ok_or_else(|| target(has, "out of memory"))?;
+        let failed = |why: String| Error::Uncopied(why);
+        let opener = library::opener().ok_or_else(|| failed("out of memory".to_owned()))?;
         NewFile::begin(beside, opener, self.world.random().number() as u32).map_err(|e| {
             let why = match e.kind() {
                 std::io::ErrorKind::AlreadyExists => format!(
@@ -319,25 +324,24 @@ impl Following {
                 ),
                 _ => e.to_string(),
             };
-            target(has, format!("cannot make {}: {why}", beside.display()))
+            failed(format!("cannot make {}: {why}", beside.display()))
         })
     }
 
     /// Restores a record into a file: it is at rest, and on disk.
     async fn settled(&self, file: NewFile, stop: Stop) -> Result<(Restored, Box<NewFile>)> {
-        let has = self.mark.as_ref().map_or(RecordNumber::NONE, |mark| mark.record);
         let folder = file.path().parent().unwrap_or(file.path()).to_owned();
-        let named = |error| match error {
-            Error::Target { number, why } => target(number, made_in(&folder, &why)),
-            other => other,
-        };
+        let uncopied = |why: &str| Error::Uncopied(made_in(&folder, why));
         let versions = library::versions();
         let ignored = &mut |_: Progress| {};
         let restored = restore(&self.world, Box::new(file), stop, &versions, ignored).await;
-        let (restored, made) = restored.map_err(named)?;
+        let (restored, made) = restored.map_err(|error| match error {
+            Error::Target { why, .. } => uncopied(&why),
+            other => other,
+        })?;
         let made: Box<dyn Any> = made;
-        let mut file = made.downcast::<NewFile>().map_err(|_| target(has, "another target"))?;
-        let failed = |why: TargetError| named(target(restored.record, why));
+        let mut file = made.downcast::<NewFile>().map_err(|_| uncopied("another target"))?;
+        let failed = |why: TargetError| uncopied(&why.0);
         file.settle().map_err(failed)?;
         if restored.differs {
             file.verify().map_err(failed)?;
@@ -418,9 +422,9 @@ fn first_in(record: &Record) -> Option<CommitTs> {
 }
 
 /// Why a copy cannot be made, with the disk that it needs.
-fn made_in(folder: &Path, why: &dyn std::fmt::Display) -> String {
+fn made_in(folder: &Path, why: &str) -> String {
     format!(
-        "{why} (a copy is made in {}; the next one is begun within ten minutes, or by a new start at once)",
+        "{why} (a copy is made in {}; the next one is begun when there is more room, and within ten minutes)",
         folder.display()
     )
 }

@@ -5,7 +5,8 @@
 //! |---|---|
 //! | a snapshot of later is the newest, and the place was in the way | is begun |
 //! | what was in its way there reads in another way, also from a pack | is begun |
-//! | some time has passed: it may have read badly, or there is room by now | is begun, and the time to the next one doubles |
+//! | its disk was in the way, and has a quarter more room than any time that it failed there | is begun |
+//! | some time has passed: it may have read badly, say | is begun, and the time to the next one doubles |
 //! | none of these | fails as this one |
 
 use std::time::Duration;
@@ -26,6 +27,8 @@ const COPY_AGAIN_MAX: Duration = Duration::from_secs(3600);
 /// another one is begun as soon as it does.
 const DISK_AGAIN: Duration = Duration::from_secs(20);
 const DISK_AGAIN_MAX: Duration = Duration::from_secs(600);
+/// A full disk has some free bytes now and then.
+const MORE_ROOM: u64 = 1 << 20;
 
 /// A copy that could not be made.
 pub(super) struct Failed {
@@ -39,6 +42,8 @@ pub(super) struct Failed {
     until: Duration,
     /// So many before, of the same snapshot or disk.
     times: u32,
+    /// The most bytes that were free there when it failed.
+    room: u64,
 }
 
 impl Failed {
@@ -48,6 +53,7 @@ impl Failed {
         before: Option<Failed>,
         snapshot: RecordNumber,
         error: &Error,
+        room: u64,
     ) -> Option<Failed> {
         let is_of_a_record = error.is_refusal() && error.damaged().is_some();
         let (first, longest) = match error {
@@ -59,7 +65,9 @@ impl Failed {
             true => is_of_disk(error),
             false => before.snapshot == snapshot,
         };
-        let times = before.filter(is_again).map_or(0, |before| before.times.saturating_add(1));
+        let before = before.filter(is_again);
+        let room = before.as_ref().map_or(room, |before| before.room.max(room));
+        let times = before.map_or(0, |before| before.times.saturating_add(1));
         let looked = world.clock().now();
         let pause = first.saturating_mul(1 << times.min(8)).min(longest);
         let (until, error) = (looked + pause, error.clone());
@@ -67,13 +75,22 @@ impl Failed {
             true => None,
             false => stands_at(world, &error).await.ok().flatten(),
         };
-        Some(Failed { snapshot, error, stood, looked, until, times })
+        Some(Failed { snapshot, error, stood, looked, until, times, room })
     }
 
     /// True if another try would fail in the same way, as far as is known.
-    pub async fn stands(&mut self, world: &World, snapshot: RecordNumber) -> Result<bool> {
+    pub async fn stands(
+        &mut self,
+        world: &World,
+        snapshot: RecordNumber,
+        room: u64,
+    ) -> Result<bool> {
         let now = world.clock().now();
-        if now >= self.until || (self.snapshot != snapshot && !is_of_disk(&self.error)) {
+        let is_other = match is_of_disk(&self.error) {
+            true => room > self.room.saturating_add(self.room / 4).saturating_add(MORE_ROOM),
+            false => self.snapshot != snapshot,
+        };
+        if now >= self.until || is_other {
             return Ok(false);
         }
         if now < self.looked + LOOK_AGAIN {
@@ -86,7 +103,7 @@ impl Failed {
 
 /// True if the copy itself, or its disk, is in the way.
 fn is_of_disk(error: &Error) -> bool {
-    matches!(error, Error::Target { .. })
+    matches!(error, Error::Target { .. } | Error::Uncopied(_))
 }
 
 /// True if the store does not give one of its objects now.
@@ -147,6 +164,7 @@ mod tests {
     use crate::world::Patience;
 
     const SECOND: Duration = Duration::from_secs(1);
+    const ROOM: u64 = 100 << 20;
 
     #[test]
     fn a_copy_is_tried_again_when_what_was_in_its_way_has_changed_or_time_has_passed() {
@@ -163,11 +181,11 @@ mod tests {
         let error = Error::Missing { number, name: names::record(number) };
         let snapshot = RecordNumber(2);
         let of = |before, error: &Error| {
-            stage.block(&clock, Failed::of(&world, before, snapshot, error))
+            stage.block(&clock, Failed::of(&world, before, snapshot, error, ROOM))
         };
         let stands = |failed: &mut Failed, of, time| {
             stage.time.advance_to(stage.time.now() + time);
-            stage.block(&clock, failed.stands(&world, of)).expect("a quiet world")
+            stage.block(&clock, failed.stands(&world, of, ROOM)).expect("a quiet world")
         };
         let mut failed = of(None, &error).expect("it lies there");
         assert!(stands(&mut failed, snapshot, SECOND) && stands(&mut failed, snapshot, LOOK_AGAIN));
@@ -189,12 +207,15 @@ mod tests {
         failed = of(Some(failed), &store(&pack)).expect("of one object");
         assert!(stands(&mut failed, snapshot, LOOK_AGAIN - SECOND));
         assert!(!stands(&mut failed, snapshot, SECOND), "it is given by now");
-        let full = Error::Target { number, why: "no space left".to_owned() };
+        let full = Error::Uncopied("no space left".to_owned());
         let mut failed = of(None, &full).expect("it fills the disk");
         for pause in [DISK_AGAIN, DISK_AGAIN * 2, DISK_AGAIN * 4] {
             assert!(stands(&mut failed, snapshot.next(), pause - SECOND), "of any snapshot");
             assert!(!stands(&mut failed, snapshot, SECOND), "{pause:?} have passed");
             failed = of(Some(failed), &full).expect("it fills the disk");
         }
+        let mut with_room = |room| stage.block(&clock, failed.stands(&world, snapshot, room));
+        assert_eq!(with_room(ROOM * 6 / 5), Ok(true), "it may have failed with that");
+        assert_eq!(with_room(ROOM * 3 / 2), Ok(false));
     }
 }

@@ -24,7 +24,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use plait_engine::storage::names::follows_path;
+use plait_engine::storage::names::{follows_new_path, follows_path};
 
 use crate::ids::{ChainId, CommitTs, Hash, Lsn, RecordNumber, Salt};
 
@@ -156,14 +156,15 @@ impl Mark {
     /// # Errors
     /// The system's.
     pub fn write(&self, database: &Path, durably: bool) -> io::Result<()> {
-        let path = follows_path(database);
-        let mut new = path.clone().into_os_string();
-        new.push(".new");
-        let mut file = File::create(&new)?;
-        file.write_all(self.text().as_bytes())?;
+        let (path, new) = (follows_path(database), follows_new_path(database));
+        // It is written over, so that it takes no room where a disk is full.
+        let mut file = File::options().write(true).create(true).truncate(false).open(&new)?;
+        let text = self.text();
+        file.write_all(text.as_bytes())?;
+        file.set_len(text.len() as u64)?;
         // Behind a power cut a name must not lead to a file without contents.
         file.sync_data()?;
-        std::fs::rename(&new, &path)?;
+        exchange(&new, &path)?;
         match path.parent() {
             Some(folder) if durably => {
                 let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -200,6 +201,16 @@ impl Mark {
     }
 }
 
+/// Gives a new file the name of an old one, which keeps its room under the name of the new one, where the file system can.
+fn exchange(new: &Path, path: &Path) -> io::Result<()> {
+    let flags = rustix::fs::RenameFlags::EXCHANGE;
+    match rustix::fs::renameat_with(rustix::fs::CWD, new, rustix::fs::CWD, path, flags) {
+        Ok(()) => Ok(()),
+        // There is no old one, or the file system cannot.
+        Err(_) => std::fs::rename(new, path),
+    }
+}
+
 fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     if text.len() != 2 * N || !text.is_ascii() {
@@ -233,6 +244,28 @@ mod tests {
             seeding: Some(RecordNumber(20)),
             trouble: Some(Trouble { what: "the store is full: free some".to_owned(), since_ms: 7 }),
         }
+    }
+
+    #[test]
+    fn a_mark_takes_the_room_of_the_one_before_the_last() {
+        use std::os::unix::fs::MetadataExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("a.db");
+        let inode = |path: &Path| std::fs::metadata(path).expect("it is there").ino();
+        let (long, short) = (mark(), Mark { place: "/a".to_owned(), trouble: None, ..mark() });
+        long.write(&database, true).unwrap();
+        short.write(&database, true).unwrap();
+        let (path, new) = (follows_path(&database), follows_new_path(&database));
+        let before = (inode(&path), inode(&new));
+        for mark in [&long, &short, &long] {
+            mark.write(&database, false).unwrap();
+            assert_eq!(Mark::read(&database), Ok(Some(mark.clone())));
+        }
+        assert_eq!((inode(&new), inode(&path)), before, "it took three turns");
+        std::fs::remove_file(&path).unwrap();
+        short.write(&database, true).unwrap();
+        assert_eq!(Mark::read(&database), Ok(Some(short)));
+        assert!(!new.exists(), "there was none to change places with");
     }
 
     #[test]

@@ -53,7 +53,8 @@ use self::failed::Failed;
 use self::gathering::Batch;
 pub use self::live::{Live, Unjoined};
 use self::mark::{Mark, Trouble};
-use self::stuck::{By, Stuck, is_said, said};
+pub use self::stuck::said;
+use self::stuck::{By, Stuck, is_said};
 use self::taken::refuse_taken;
 use crate::chain::{Flow, Reader};
 use crate::error::{Error, Result, line, printable};
@@ -277,7 +278,7 @@ impl Following {
             // The mark beside the name may be another file's.
             Err(error @ (Error::Replaced(_) | Error::Taken(_))) => Err(error),
             Err(error @ Error::OtherChain { .. }) => {
-                self.tell(Some(&error.to_string()));
+                self.tell(Some(&said(&error)));
                 Err(error)
             }
             Err(error) => {
@@ -286,6 +287,7 @@ impl Following {
                 self.tell(Some(&text));
                 let pause = match error {
                     // Each look whether a copy can be made asks for some objects.
+                    Error::Uncopied(_) => self.rarely.next(self.world.random()),
                     Error::Target { .. } if self.needs_copy() && self.made.is_none() => {
                         self.rarely.next(self.world.random())
                     }

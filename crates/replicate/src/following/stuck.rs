@@ -68,7 +68,8 @@ impl Following {
             | Error::Withheld { .. }
             // Of a copy, which something else was the reason for.
             | Error::Part { .. }
-            | Error::Moment(_) => return,
+            | Error::Moment(_)
+            | Error::Uncopied(_) => return,
             Error::Unseen(_) => {
                 // What was taken is not committed.
                 self.forget();
@@ -158,7 +159,7 @@ fn number_of(name: &str) -> Option<RecordNumber> {
 }
 
 /// What is in the way, in words for those who read the database: it goes on by itself.
-pub(super) fn said(error: &Error) -> String {
+pub fn said(error: &Error) -> String {
     match error {
         Error::Gone { through } => format!(
             "the records through {through} were removed by retention before the database had them: it goes on with a copy of \
@@ -167,6 +168,10 @@ pub(super) fn said(error: &Error) -> String {
         Error::Part { .. } => format!(
             "{}; a copy is tried again when that reads otherwise, from a snapshot of later, or after some minutes",
             error.what()
+        ),
+        Error::OtherChain { found, expected } => format!(
+            "this place is the replica of another database, or was emptied and begun anew (chain {found}, and this database follows \
+             {expected}): choose another URL; or, to follow what is there now, choose a database of another name"
         ),
         other => other.to_string(),
     }

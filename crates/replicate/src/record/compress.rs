@@ -12,6 +12,8 @@ const FAST_LEVELS: [i32; 2] = [-10, -1];
 const FROM_BYTES: usize = 128;
 /// Bodies from here on are tried first. They come one behind the other, beside writers that need the processor.
 const LONG_BYTES: usize = 1 << 20;
+/// In the name of zstd's error ZSTD_error_memory_allocation.
+const NO_MEMORY: &str = "not enough memory";
 /// Bytes in the middle of a long body with which levels are tried.
 const TRIED_BYTES: usize = 64 << 10;
 
@@ -50,9 +52,14 @@ fn compress_at(level: i32, front: usize, raw: &[u8]) -> std::io::Result<Vec<u8>>
     Ok(out.into_inner())
 }
 
-/// Decompresses what has exactly `raw_bytes` bytes then.
+/// Decompresses what has exactly `raw_bytes` bytes then. A lack of memory ends the process, as it does anywhere else: it must not
+/// be taken for damage.
 pub fn inflate(stored: &[u8], raw_bytes: usize) -> Option<Bytes> {
-    let raw = zstd::bulk::decompress(stored, raw_bytes).ok()?;
+    let raw = zstd::bulk::decompress(stored, raw_bytes);
+    if raw.as_ref().is_err_and(|error| error.to_string().contains(NO_MEMORY)) {
+        std::alloc::handle_alloc_error(std::alloc::Layout::array::<u8>(raw_bytes).ok()?);
+    }
+    let raw = raw.ok()?;
     (raw.len() == raw_bytes).then(|| raw.into())
 }
 

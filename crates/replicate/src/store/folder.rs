@@ -12,8 +12,8 @@
 //!   what is there.
 //! - FOLDER-3 Where something was shipped, an empty folder is the one below a disk that is not mounted: each call fails as
 //!   where there is none, and none writes into it.
-//! - FOLDER-4 What has the name of an object and is neither file nor folder is not opened: whoever opens a pipe waits until
-//!   somebody writes into it.
+//! - FOLDER-4 What has the name of an object and is no file is told, and not opened: whoever opens a pipe waits until somebody
+//!   writes into it, and a folder looks like nothing.
 
 use std::io::ErrorKind;
 use std::mem::ManuallyDrop;
@@ -173,7 +173,7 @@ fn refuse_no_file(file: &OwnedFd, name: &str) -> Result<(), StoreError> {
     // Whatever else is the matter the store itself says.
     let Ok(found) = statat(file, name, AtFlags::empty()) else { return Ok(()) };
     match FileType::from_raw_mode(found.st_mode) {
-        FileType::RegularFile | FileType::Directory => Ok(()),
+        FileType::RegularFile => Ok(()),
         _ => Err(StoreError::Failed("it is no file: move it away".to_owned())),
     }
 }

@@ -91,7 +91,9 @@ fn a_follower_names_the_disk_that_is_full() {
     let folder = format!("(a copy is made in {};", disk.path().display());
     assert!(said.contains("no space left: free some") && said.contains(&folder), "{said}");
     disk.empty();
-    std::fs::remove_file(disk.path().join("replica.db-plait-follows")).expect("it is there");
+    for mark in ["replica.db-plait-follows", "replica.db-plait-follows.new"] {
+        std::fs::remove_file(disk.path().join(mark)).expect("it is there");
+    }
     disk.fill_but(0);
     let (code, said) = follows(&stage, &to, None);
     assert_eq!(code, Some(1), "a new start may find room: {said}");
@@ -126,14 +128,18 @@ fn a_follower_whose_disk_was_full_goes_on_without_the_room_for_a_copy() {
     // Less than a copy needs, and enough for one, but not to put it as well.
     for (id, room) in [(5, length / 2), (6, length * 13 / 10)] {
         disk.fill_but(0);
-        stage.execute(&format!("INSERT INTO t VALUES({id}, 'meanwhile')"));
+        // More than what the log has room for already, and much less than a copy needs.
+        stage.execute(&format!("INSERT INTO t VALUES({id}, hex(randomblob(100000)))"));
         stage.agrees();
         let begun = Instant::now();
-        // Some tries, behind which a copy would be made. The mark has no room for what is in the way.
+        // Some tries, behind which a copy would be made.
         while begun.elapsed() < Duration::from_secs(8) {
             assert!(mark(&to).is_some_and(|mark| mark.seeding.is_none()), "no copy is put");
             std::thread::sleep(Duration::from_millis(50));
         }
+        // The mark has the room of the one before the last.
+        let told = mark(&to).and_then(|mark| mark.trouble).map_or(String::new(), |told| told.what);
+        assert!(told.contains("disk is full") || told.contains("no space"), "{told}");
         disk.fill_but(room);
         has(rows());
         assert!(mark(&to).is_some_and(|mark| mark.seeding.is_none()), "without a copy");
