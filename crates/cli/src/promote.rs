@@ -167,7 +167,7 @@ fn is_copy(path: &Path, shown: &Path) -> Result<bool> {
     Ok(follows::Replica::of(path, state.header).is_some_and(|replica| replica.is_copy))
 }
 
-/// Durably, if there is one, with the one before it.
+/// Durably, if there is one, with the room for the next one.
 fn remove_mark(path: &Path) -> Result<()> {
     let mark = follows_path(path);
     for file in [&mark, &follows_new_path(path)] {

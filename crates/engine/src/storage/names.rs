@@ -21,7 +21,7 @@ pub fn follows_path(base: &Path) -> PathBuf {
     suffixed(base, FOLLOWS)
 }
 
-/// Returns the name of the file in which a follower writes the next mark.
+/// Returns the name of the file that has room for the next mark.
 pub fn follows_new_path(base: &Path) -> PathBuf {
     suffixed(base, "-plait-follows.new")
 }

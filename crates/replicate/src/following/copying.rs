@@ -218,6 +218,7 @@ impl Following {
             Err(error) => return Err(error),
         };
         self.refuse_again(snapshot).await?;
+        let room = self.room();
         let database = &self.settings.database;
         let beside = match std::fs::symlink_metadata(database).is_ok() {
             true => with_suffix(database, COPIED),
@@ -241,7 +242,7 @@ impl Following {
         self.failed = match &made {
             Ok(_) => None,
             Err(error) => {
-                let (before, room) = (self.failed.take(), self.room());
+                let (before, room) = (self.failed.take(), room.max(self.room()));
                 Failed::of(&self.world, before, snapshot, error, room).await
             }
         };

@@ -22,11 +22,16 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use plait_engine::storage::names::{follows_new_path, follows_path};
 
 use crate::ids::{ChainId, CommitTs, Hash, Lsn, RecordNumber, Salt};
+
+/// What is kept for the next mark, so that it can tell of a disk that is full: more than one is long, but where the place has a long
+/// name.
+const ROOM_BYTES: usize = 1024;
 
 /// The first line.
 const FIRST: &str = "plait replica 1";
@@ -157,14 +162,15 @@ impl Mark {
     /// The system's.
     pub fn write(&self, database: &Path, durably: bool) -> io::Result<()> {
         let (path, new) = (follows_path(database), follows_new_path(database));
-        // It is written over, so that it takes no room where a disk is full.
-        let mut file = File::options().write(true).create(true).truncate(false).open(&new)?;
         let text = self.text();
+        let mut file = opened(&new)?;
         file.write_all(text.as_bytes())?;
         file.set_len(text.len() as u64)?;
         // Behind a power cut a name must not lead to a file without contents.
         file.sync_data()?;
-        exchange(&new, &path)?;
+        std::fs::rename(&new, &path)?;
+        // Room for the next one, where there is some: that of the one before is free by now.
+        let _ = opened(&new).and_then(|mut file| file.write_all(&[0; ROOM_BYTES]));
         match path.parent() {
             Some(folder) if durably => {
                 let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -201,13 +207,14 @@ impl Mark {
     }
 }
 
-/// Gives a new file the name of an old one, which keeps its room under the name of the new one, where the file system can.
-fn exchange(new: &Path, path: &Path) -> io::Result<()> {
-    let flags = rustix::fs::RenameFlags::EXCHANGE;
-    match rustix::fs::renameat_with(rustix::fs::CWD, new, rustix::fs::CWD, path, flags) {
-        Ok(()) => Ok(()),
-        // There is no old one, or the file system cannot.
-        Err(_) => std::fs::rename(new, path),
+/// Opens the file of the next mark, which has its room, and nothing in it that anybody needs. Somebody else's is replaced.
+fn opened(new: &Path) -> io::Result<File> {
+    let options = || File::options().write(true).custom_flags(libc::O_NOFOLLOW).to_owned();
+    match options().create(true).truncate(false).open(new) {
+        Err(e) if e.kind() != io::ErrorKind::StorageFull && std::fs::remove_file(new).is_ok() => {
+            options().create_new(true).open(new)
+        }
+        file => file,
     }
 }
 
@@ -247,25 +254,25 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_takes_the_room_of_the_one_before_the_last() {
-        use std::os::unix::fs::MetadataExt as _;
+    fn the_next_mark_has_its_room_whatever_is_under_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("a.db");
-        let inode = |path: &Path| std::fs::metadata(path).expect("it is there").ino();
+        let new = follows_new_path(&database);
         let (long, short) = (mark(), Mark { place: "/a".to_owned(), trouble: None, ..mark() });
-        long.write(&database, true).unwrap();
-        short.write(&database, true).unwrap();
-        let (path, new) = (follows_path(&database), follows_new_path(&database));
-        let before = (inode(&path), inode(&new));
+        assert!(long.text().len() < ROOM_BYTES);
         for mark in [&long, &short, &long] {
-            mark.write(&database, false).unwrap();
+            mark.write(&database, true).unwrap();
             assert_eq!(Mark::read(&database), Ok(Some(mark.clone())));
+            assert_eq!(std::fs::metadata(&new).unwrap().len(), ROOM_BYTES as u64);
         }
-        assert_eq!((inode(&new), inode(&path)), before, "it took three turns");
-        std::fs::remove_file(&path).unwrap();
+        // Nobody's file is written through a link.
+        let other = folder.path().join("other");
+        std::fs::write(&other, b"of somebody").unwrap();
+        std::fs::remove_file(&new).unwrap();
+        std::os::unix::fs::symlink(&other, &new).unwrap();
         short.write(&database, true).unwrap();
         assert_eq!(Mark::read(&database), Ok(Some(short)));
-        assert!(!new.exists(), "there was none to change places with");
+        assert_eq!(std::fs::read(&other).unwrap(), b"of somebody");
     }
 
     #[test]

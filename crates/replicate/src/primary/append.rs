@@ -52,7 +52,7 @@ pub async fn create(world: &World, number: RecordNumber, bytes: &Bytes) -> Resul
 /// Why an object cannot be made that is not there.
 pub fn neither_made_nor_there(name: &str) -> Error {
     let why = "it says that the object exists, and that it does not: where that stays so, something else has its name, as a \
-               folder or a link that leads nowhere; move that away";
+               folder, a pipe or a link that leads nowhere; move that away";
     let error = StoreError::Failed(why.to_owned());
     Error::Store { what: "create".to_owned(), name: name.to_owned(), error }
 }

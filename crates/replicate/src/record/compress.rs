@@ -56,7 +56,10 @@ fn compress_at(level: i32, front: usize, raw: &[u8]) -> std::io::Result<Vec<u8>>
 /// be taken for damage.
 pub fn inflate(stored: &[u8], raw_bytes: usize) -> Option<Bytes> {
     let raw = zstd::bulk::decompress(stored, raw_bytes);
-    if raw.as_ref().is_err_and(|error| error.to_string().contains(NO_MEMORY)) {
+    let lacks_memory = |error: &std::io::Error| {
+        error.kind() == std::io::ErrorKind::OutOfMemory || error.to_string().contains(NO_MEMORY)
+    };
+    if raw.as_ref().is_err_and(lacks_memory) {
         std::alloc::handle_alloc_error(std::alloc::Layout::array::<u8>(raw_bytes).ok()?);
     }
     let raw = raw.ok()?;

@@ -12,8 +12,8 @@
 //!   what is there.
 //! - FOLDER-3 Where something was shipped, an empty folder is the one below a disk that is not mounted: each call fails as
 //!   where there is none, and none writes into it.
-//! - FOLDER-4 What has the name of an object and is no file is told, and not opened: whoever opens a pipe waits until somebody
-//!   writes into it, and a folder looks like nothing.
+//! - FOLDER-4 What has the name of an object and is no file looks like nothing, as a folder does, and is not opened: whoever
+//!   opens a pipe waits until somebody writes into it.
 
 use std::io::ErrorKind;
 use std::mem::ManuallyDrop;
@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use object_store::prefix::PrefixStore;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, open, openat, statat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, open, openat, statat};
 use rustix::io::Errno;
 
 use super::StoreError;
@@ -33,17 +33,6 @@ use crate::names;
 
 /// How a folder is opened whose entries are read.
 const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-
-/// What a call of a store does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Does {
-    /// It makes or deletes objects.
-    Changes,
-    /// It reads the object of this name.
-    Reads(String),
-    /// It lists objects.
-    Lists,
-}
 
 /// A folder.
 pub struct Folder {
@@ -89,8 +78,8 @@ impl Folder {
         Folder { path, is_filled, last: Mutex::default() }
     }
 
-    /// Opens it for a call.
-    pub fn open(&self, does: &Does) -> Result<Opened, StoreError> {
+    /// Opens it for a call. `changes`: the call makes or deletes objects.
+    pub fn open(&self, changes: bool) -> Result<Opened, StoreError> {
         let path = self.path.display().to_string();
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = open(&self.path, flags, Mode::empty()).map_err(std::io::Error::from);
@@ -104,10 +93,8 @@ impl Folder {
         if self.is_filled || last.is_some() {
             self.refuse_empty(&file)?;
         }
-        match (does, last) {
-            (Does::Changes, Some(last)) => self.refuse_another(&file, last)?,
-            (Does::Reads(name), _) => refuse_no_file(&file, name)?,
-            _ => {}
+        if let Some(last) = last.filter(|_| changes) {
+            self.refuse_another(&file, last)?;
         }
         let alias = format!("/proc/self/fd/{}", file.as_raw_fd());
         let whole = LocalFileSystem::new().with_fsync(true);
@@ -152,6 +139,12 @@ impl Folder {
         }
     }
 
+    /// What has the name of an object is to be opened: nothing, or a file (FOLDER-4).
+    pub fn opens(&self, name: &str) -> bool {
+        let found = std::fs::metadata(self.path.join(name));
+        found.map_or(true, |found| found.is_file() || found.is_dir())
+    }
+
     /// An object was made.
     pub fn note_made(&self, name: &str) {
         if let Some(number) = names::parse_record(name) {
@@ -165,16 +158,6 @@ impl Folder {
         if last.is_some_and(|last| names.contains(&names::record(last))) {
             *last = None;
         }
-    }
-}
-
-/// FOLDER-4.
-fn refuse_no_file(file: &OwnedFd, name: &str) -> Result<(), StoreError> {
-    // Whatever else is the matter the store itself says.
-    let Ok(found) = statat(file, name, AtFlags::empty()) else { return Ok(()) };
-    match FileType::from_raw_mode(found.st_mode) {
-        FileType::RegularFile => Ok(()),
-        _ => Err(StoreError::Failed("it is no file: move it away".to_owned())),
     }
 }
 

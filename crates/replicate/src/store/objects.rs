@@ -18,7 +18,7 @@ use object_store::{
     ClientConfigKey, Error as ObjectError, ObjectStore, ObjectStoreExt as _, PutMode, RetryConfig,
 };
 
-use super::folder::{Does, Folder};
+use super::folder::Folder;
 use super::url::{Place, Service};
 use super::{Created, Later, Store, StoreError};
 
@@ -257,35 +257,42 @@ fn without_time(text: &str) -> String {
 }
 
 impl Objects {
-    /// Makes one call.
+    /// Makes one call. `changes`: it makes or deletes objects.
     ///
     /// A call of a folder is a task of its own: it goes on to its end when whoever awaits it is dropped, and closes the
     /// folder then.
     async fn call<T: Send + 'static, F>(
         &self,
-        does: Does,
-        asks: impl FnOnce(Arc<dyn ObjectStore>) -> F + Send + 'static,
+        changes: bool,
+        does: impl FnOnce(Arc<dyn ObjectStore>) -> F + Send + 'static,
     ) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, ObjectError>> + Send + 'static,
     {
         let folder = match &self.inner {
             Inner::Bucket(store) => {
-                let answer = asks(Arc::clone(store)).await;
+                let answer = does(Arc::clone(store)).await;
                 return answer.map_err(|error| failure(&error, str::to_owned));
             }
             Inner::Folder(folder) => Arc::clone(folder),
         };
         let called = tokio::spawn(async move {
             // One over a network may not answer for long.
-            let opened = tokio::task::spawn_blocking(move || folder.open(&does)).await;
+            let opened = tokio::task::spawn_blocking(move || folder.open(changes)).await;
             let opened = opened.map_err(|e| StoreError::Unavailable(e.to_string()))??;
-            let answer = asks(Arc::clone(&opened.store)).await;
+            let answer = does(Arc::clone(&opened.store)).await;
             let answer = answer.map_err(|error| failure(&error, |text| opened.named(text)));
             opened.close();
             answer
         });
         called.await.map_err(|e| StoreError::Unavailable(e.to_string()))?
+    }
+
+    /// In a folder, what has this name is nothing, or a file (FOLDER-4).
+    async fn opens(&self, name: &str) -> bool {
+        let Some(folder) = self.folder() else { return true };
+        let name = name.to_owned();
+        tokio::task::spawn_blocking(move || folder.opens(&name)).await.unwrap_or(true)
     }
 
     /// The folder, if it is one.
@@ -300,7 +307,7 @@ impl Objects {
 impl Store for Objects {
     fn create<'a>(&'a self, name: &'a str, bytes: Bytes) -> Later<'a, Result<Created, StoreError>> {
         let (folder, name) = (self.folder(), name.to_owned());
-        Box::pin(self.call(Does::Changes, move |store: Arc<dyn ObjectStore>| async move {
+        Box::pin(self.call(true, move |store: Arc<dyn ObjectStore>| async move {
             match store.put_opts(&path(&name), bytes.into(), PutMode::Create.into()).await {
                 Ok(_) => {
                     if let Some(folder) = folder {
@@ -318,20 +325,20 @@ impl Store for Objects {
 
     fn get<'a>(&'a self, name: &'a str) -> Later<'a, Result<Option<Bytes>, StoreError>> {
         let at = path(name);
-        let got = self.call(
-            Does::Reads(name.to_owned()),
-            move |store: Arc<dyn ObjectStore>| async move {
-                match store.get(&at).await {
-                    Ok(found) if found.meta.size > OBJECT_BYTES_MAX => {
-                        Ok(Got::TooLong(found.meta.size))
-                    }
-                    Ok(found) => found.bytes().await.map(Got::Object),
-                    Err(ObjectError::NotFound { .. }) => Ok(Got::Nothing),
-                    Err(error) => Err(error),
+        let got = self.call(false, move |store: Arc<dyn ObjectStore>| async move {
+            match store.get(&at).await {
+                Ok(found) if found.meta.size > OBJECT_BYTES_MAX => {
+                    Ok(Got::TooLong(found.meta.size))
                 }
-            },
-        );
+                Ok(found) => found.bytes().await.map(Got::Object),
+                Err(ObjectError::NotFound { .. }) => Ok(Got::Nothing),
+                Err(error) => Err(error),
+            }
+        });
         Box::pin(async move {
+            if !self.opens(name).await {
+                return Ok(None);
+            }
             match got.await? {
                 Got::Object(bytes) => Ok(Some(bytes)),
                 Got::Nothing => Ok(None),
@@ -348,16 +355,16 @@ impl Store for Objects {
         bytes: usize,
     ) -> Later<'a, Result<Option<Bytes>, StoreError>> {
         let at = path(name);
-        let begun = self.call(
-            Does::Reads(name.to_owned()),
-            move |store: Arc<dyn ObjectStore>| async move {
-                match store.get_range(&at, 0..bytes as u64).await {
-                    Err(ObjectError::NotFound { .. }) => Ok(None),
-                    found => found.map(Some),
-                }
-            },
-        );
+        let begun = self.call(false, move |store: Arc<dyn ObjectStore>| async move {
+            match store.get_range(&at, 0..bytes as u64).await {
+                Err(ObjectError::NotFound { .. }) => Ok(None),
+                found => found.map(Some),
+            }
+        });
         Box::pin(async move {
+            if !self.opens(name).await {
+                return Ok(None);
+            }
             match begun.await {
                 Ok(found) => Ok(found),
                 // No range begins in an object without bytes, and services say that in words of their own. What else is
@@ -372,7 +379,7 @@ impl Store for Objects {
 
     fn list<'a>(&'a self, prefix: &'a str) -> Later<'a, Result<Vec<String>, StoreError>> {
         let prefix = path(prefix);
-        Box::pin(self.call(Does::Lists, move |store: Arc<dyn ObjectStore>| async move {
+        Box::pin(self.call(false, move |store: Arc<dyn ObjectStore>| async move {
             let found = store.list(Some(&prefix));
             match found.map_ok(|meta| meta.location.to_string()).try_collect().await {
                 Err(ObjectError::NotFound { .. }) => Ok(Vec::new()),
@@ -383,14 +390,14 @@ impl Store for Objects {
 
     fn put<'a>(&'a self, name: &'a str, bytes: Bytes) -> Later<'a, Result<(), StoreError>> {
         let at = path(name);
-        Box::pin(self.call(Does::Changes, move |store: Arc<dyn ObjectStore>| async move {
+        Box::pin(self.call(true, move |store: Arc<dyn ObjectStore>| async move {
             store.put(&at, bytes.into()).await.map(|_| ())
         }))
     }
 
     fn delete<'a>(&'a self, names: &'a [String]) -> Later<'a, Result<(), StoreError>> {
         let (folder, names) = (self.folder(), names.to_vec());
-        Box::pin(self.call(Does::Changes, move |store: Arc<dyn ObjectStore>| async move {
+        Box::pin(self.call(true, move |store: Arc<dyn ObjectStore>| async move {
             let paths: Vec<_> = names.iter().map(|name| Ok(path(name))).collect();
             let mut deleted = store.delete_stream(stream::iter(paths).boxed());
             while let Some(one) = deleted.next().await {

@@ -137,7 +137,7 @@ fn a_follower_whose_disk_was_full_goes_on_without_the_room_for_a_copy() {
             assert!(mark(&to).is_some_and(|mark| mark.seeding.is_none()), "no copy is put");
             std::thread::sleep(Duration::from_millis(50));
         }
-        // The mark has the room of the one before the last.
+        // The mark has its room.
         let told = mark(&to).and_then(|mark| mark.trouble).map_or(String::new(), |told| told.what);
         assert!(told.contains("disk is full") || told.contains("no space"), "{told}");
         disk.fill_but(room);

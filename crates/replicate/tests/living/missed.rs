@@ -604,7 +604,7 @@ fn a_copy_that_could_not_be_put_does_not_take_the_place_of_what_came_since() {
     is_told(&stage, "is damaged");
     // Nothing can be noted, as on a disk that the copy fills.
     let new = beside(&stage, "-plait-follows.new");
-    std::fs::remove_file(&new).expect("the mark before the last");
+    std::fs::remove_file(&new).expect("room for the next one");
     std::fs::create_dir(&new).expect("a folder in the way of the mark");
     for _ in 0..40 {
         stage.execute("INSERT OR REPLACE INTO t VALUES(5, hex(randomblob(400000)))");

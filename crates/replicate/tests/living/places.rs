@@ -332,7 +332,9 @@ fn something_else_under_the_name_of_the_next_record_is_told() {
     sidecar.signal(rustix::process::Signal::CONT);
     stage.execute("INSERT INTO t VALUES(3, 'behind it')");
     let begun = Instant::now();
-    while !trouble(&stage).contains(&format!("read {name}: the store failed: it is no file")) {
+    while !trouble(&stage)
+        .contains(&format!("create {name}: the store failed: it says that the object exists"))
+    {
         assert!(begun.elapsed() < PATIENCE, "{}", trouble(&stage));
         nap(50);
     }
