@@ -170,13 +170,11 @@ fn is_copy(path: &Path, shown: &Path) -> Result<bool> {
 /// Durably, if there is one, with the room for the next one.
 fn remove_mark(path: &Path) -> Result<()> {
     let mark = follows_path(path);
-    for file in [&mark, &follows_new_path(path)] {
-        match std::fs::remove_file(file) {
-            Err(e) if e.kind() != ErrorKind::NotFound => {
-                return Err(Failure::io("remove", file, &e));
-            }
-            _ => {}
-        }
+    match std::fs::remove_file(&mark) {
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(Failure::io("remove", &mark, &e)),
+        _ => {}
     }
+    // What else has that name is in nobody's way.
+    let _ = std::fs::remove_file(follows_new_path(path));
     OsStorage.sync_dir_of(&mark).map_err(|e| Failure::io("sync the folder of", &mark, &e))
 }

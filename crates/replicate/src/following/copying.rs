@@ -81,6 +81,7 @@ impl Following {
             }
             return Err(error);
         }
+        self.failed = None;
         self.put(made)?;
         self.note(mark, true)?;
         self.leave();
@@ -239,13 +240,10 @@ impl Following {
                 made = before;
             }
         }
-        self.failed = match &made {
-            Ok(_) => None,
-            Err(error) => {
-                let (before, room) = (self.failed.take(), room.max(self.room()));
-                Failed::of(&self.world, before, snapshot, error, room).await
-            }
-        };
+        if let Err(error) = &made {
+            let (before, room) = (self.failed.take(), room.max(self.room()));
+            self.failed = Failed::of(&self.world, before, snapshot, error, room).await;
+        }
         let (restored, file) = made?;
         self.refuse_another_chain(restored.header.chain)?;
         let mark = self.mark_of(&restored).await;

@@ -169,6 +169,7 @@ impl Mark {
         // Behind a power cut a name must not lead to a file without contents.
         file.sync_data()?;
         std::fs::rename(&new, &path)?;
+        drop(file);
         // Room for the next one, where there is some: that of the one before is free by now.
         let _ = opened(&new).and_then(|mut file| file.write_all(&[0; ROOM_BYTES]));
         match path.parent() {
@@ -207,15 +208,29 @@ impl Mark {
     }
 }
 
-/// Opens the file of the next mark, which has its room, and nothing in it that anybody needs. Somebody else's is replaced.
+/// Opens the file of the next mark, which has its room, and nothing in it that anybody needs; what is no file of this user's is
+/// replaced. It is this process's alone until it is closed: a second follower, of which the first has lost its lock, must not write
+/// into what has become the mark meanwhile.
 fn opened(new: &Path) -> io::Result<File> {
-    let options = || File::options().write(true).custom_flags(libc::O_NOFOLLOW).to_owned();
-    match options().create(true).truncate(false).open(new) {
-        Err(e) if e.kind() != io::ErrorKind::StorageFull && std::fs::remove_file(new).is_ok() => {
-            options().create_new(true).open(new)
+    let mut options = File::options();
+    options.write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = match options.create(true).truncate(false).open(new) {
+        Err(e) if is_replaced(&e) && std::fs::remove_file(new).is_ok() => {
+            options.create_new(true).open(new)
         }
         file => file,
+    }?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
+    match super::is_named(&file, new)? {
+        true => Ok(file),
+        false => Err(io::ErrorKind::ResourceBusy.into()),
     }
+}
+
+/// A link, a pipe, or somebody else's.
+fn is_replaced(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    [libc::ELOOP, libc::ENXIO, libc::EACCES, libc::EPERM].map(Some).contains(&code)
 }
 
 fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
@@ -265,6 +280,18 @@ mod tests {
             assert_eq!(Mark::read(&database), Ok(Some(mark.clone())));
             assert_eq!(std::fs::metadata(&new).unwrap().len(), ROOM_BYTES as u64);
         }
+        // Another follower writes there, and may have renamed it by then.
+        let other = opened(&new).unwrap();
+        assert!(short.write(&database, true).is_err());
+        assert_eq!(Mark::read(&database), Ok(Some(long)));
+        drop(other);
+        // Nobody waits for a pipe.
+        std::fs::remove_file(&new).unwrap();
+        let rights = rustix::fs::Mode::from(0o600);
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &new, kind, rights, 0).unwrap();
+        short.write(&database, true).unwrap();
+        assert_eq!(std::fs::metadata(&new).unwrap().len(), ROOM_BYTES as u64);
         // Nobody's file is written through a link.
         let other = folder.path().join("other");
         std::fs::write(&other, b"of somebody").unwrap();
