@@ -47,7 +47,7 @@ impl Following {
     pub(super) async fn copy(&mut self) -> Result<Done> {
         if self.reads_on().await {
             // What was copied is no later than what follows.
-            self.made = None;
+            (self.made, self.failed) = (None, None);
             self.follow_again();
             self.reader = Reader::new(&self.world);
             return self.follow().await;
@@ -62,10 +62,11 @@ impl Following {
             // The place may be put back while one is made.
             _ => self.make().await.map(|made| made.filter(|made| self.may_take(made))),
         };
-        let made = match made {
-            Ok(Some(made)) => made,
-            Ok(None) if refused.is_none() => return Ok(Done::Waited),
-            unmade => return Err(self.unmade(refused, unmade.err())),
+        let made = match (made, &refused) {
+            (Ok(Some(made)), _) => made,
+            (Ok(None), None) => return Ok(Done::Waited),
+            (Err(error), None) => return Err(error),
+            (unmade, Some(why)) => return Err(self.unmade(why, unmade.err())),
         };
         let (mark, number) = (made.mark.clone(), made.mark.record);
         if let Err(error) = self.begin_to_put(&made) {
@@ -119,18 +120,16 @@ impl Following {
         }
     }
 
-    /// Why nothing leads on: records are refused, or there is no copy, or both.
-    fn unmade(&self, refused: Option<String>, copy: Option<Error>) -> Error {
+    /// Why nothing leads on: records are refused, and there is no copy, perhaps for another reason.
+    fn unmade(&self, refused: &str, copy: Option<Error>) -> Error {
         let number = self.mark.as_ref().map_or(RecordNumber::FIRST, |mark| mark.record.next());
-        match (refused, copy) {
+        match copy {
             // What ends this says so itself.
-            (
-                _,
-                Some(error @ (Error::OtherChain { .. } | Error::Replaced(_) | Error::Taken(_))),
-            ) => error,
-            (Some(why), Some(copy)) => target(number, format!("{why}; {}", said(&copy))),
-            (Some(why), None) => target(number, why),
-            (None, copy) => copy.unwrap_or(Error::Empty),
+            Some(error @ (Error::OtherChain { .. } | Error::Replaced(_) | Error::Taken(_))) => {
+                error
+            }
+            Some(copy) => target(number, format!("{refused}; {}", said(&copy))),
+            None => target(number, refused),
         }
     }
 

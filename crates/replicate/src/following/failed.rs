@@ -1,5 +1,5 @@
-//! A copy that could not be made, for what is at the place, or is not answered for, or for its own disk: it has all pages, which may be many, so it is
-//! not begun again before another try may end otherwise.
+//! A copy that could not be made, for what is at the place, or is not answered for, or for its own disk: it has all pages, which
+//! may be many, so it is not begun again before another try may end otherwise.
 //!
 //! | since it failed | the next copy |
 //! |---|---|

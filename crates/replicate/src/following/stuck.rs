@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `Begins` | a snapshot of later |
 //! | `Damaged` | the same, or that record where it reads well |
-//! | `Refused` | a copy of any later record; where that cannot be made, the records again |
+//! | `Refused` | the same records, which are tried first each time; else a copy of any later one |
 //! | `PutBack` | any later record to which a snapshot leads, or the record that was forgotten where it is there again |
 
 use std::time::Duration;
@@ -194,12 +194,19 @@ mod tests {
     use crate::ids::Lsn;
     use crate::simulation::objects::Outage;
     use crate::simulation::run::settings;
-    use crate::simulation::stage::{Stage, live};
+    use crate::simulation::stage::{Running, Stage, live};
     use crate::simulation::time::TaskClock;
     use crate::store::StoreError;
     use crate::world::Patience;
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    fn shipped(stage: &Stage) -> Running {
+        let database = stage.database("alpha");
+        let mut sidecar = stage.open(&database, settings(false)).expect("an empty place");
+        live(stage, &database, &mut sidecar, 5).expect("a quiet world");
+        sidecar
+    }
 
     fn following(stage: &Stage, folder: &std::path::Path) -> (Following, TaskClock) {
         let (world, clock) = stage.world(Patience::Tries(1));
@@ -211,9 +218,7 @@ mod tests {
     #[test]
     fn a_record_that_is_not_given_for_long_is_led_around_while_the_store_answers_else() {
         let stage = Stage::default();
-        let database = stage.database("alpha");
-        let mut sidecar = stage.open(&database, settings(false)).expect("an empty place");
-        live(&stage, &database, &mut sidecar, 5).expect("a quiet world");
+        let sidecar = shipped(&stage);
         let folder = tempfile::tempdir().expect("a folder");
         let (mut following, clock) = following(&stage, folder.path());
         let fails_behind = |following: &mut Following, name: String, time| {
@@ -249,9 +254,7 @@ mod tests {
     #[test]
     fn records_are_not_tried_over_a_copy_that_may_be_there() {
         let stage = Stage::default();
-        let database = stage.database("alpha");
-        let mut sidecar = stage.open(&database, settings(false)).expect("an empty place");
-        live(&stage, &database, &mut sidecar, 5).expect("a quiet world");
+        shipped(&stage);
         let folder = tempfile::tempdir().expect("a folder");
         let (mut following, clock) = following(&stage, folder.path());
         let why = "the database does not take it".to_owned();

@@ -69,9 +69,7 @@ fn a_place_that_is_behind_its_replica_is_said_to_be_put_back() {
     let (stage, sidecar) = begun();
     stage.agrees();
     assert_eq!(sidecar.terminated(), 0);
-    let [earlier, later] = ["earlier", "later"].map(|name| stage.folder.path().join(name));
-    let copied = std::process::Command::new("cp").arg("-a").arg(&stage.url).arg(&earlier).status();
-    assert!(copied.is_ok_and(|status| status.success()));
+    let (earlier, later) = (copied(&stage, "earlier"), stage.folder.path().join("later"));
     let sidecar = stage.sidecar(&[]);
     stage.execute("INSERT INTO t VALUES(3, 'behind the copy')");
     stage.agrees();
@@ -105,9 +103,7 @@ fn a_replica_goes_on_by_itself_when_a_place_that_was_put_back_has_passed_it() {
     keeper.query("SELECT count(*) FROM plait_status").expect("it is asked");
     stage.agrees();
     assert_eq!(sidecar.terminated(), 0);
-    let [earlier, later] = ["earlier", "later"].map(|name| stage.folder.path().join(name));
-    let copied = std::process::Command::new("cp").arg("-a").arg(&stage.url).arg(&earlier).status();
-    assert!(copied.is_ok_and(|status| status.success()));
+    let (earlier, later) = (copied(&stage, "earlier"), stage.folder.path().join("later"));
     let commit = |id: i64| {
         stage.execute(&format!("INSERT INTO t VALUES({id}, 'a record')"));
         stage.agrees()
