@@ -497,22 +497,17 @@ static void plMapRelease(plait_map *m){
   if( bLast ) sqlite3_free(m);
 }
 
-/* A map failed to open: makes its table if there is none, and else restores the text of
-** the failure. */
+/* A map failed to open: makes its table if there is none, and tries once more in any case. Others may
+** have made the table meanwhile; one that is no map is refused again, with the same text. */
 static int plMapMake(plait_map *m, const char *zForm, PlOp *pOp){
   sqlite3 *db = m->db;
-  char *zWhy = sqlite3_mprintf("%s", sqlite3_errmsg(db));
-  int rc = SQLITE_ERROR;
   if( plMapAskSql(m)!=SQLITE_OK ){
     char *z = sqlite3_mprintf("CREATE TABLE IF NOT EXISTS \"%w\".\"%w\"%s", m->zDb, m->zTable, zForm);
-    rc = z ? sqlite3_exec(db, z, 0, 0, 0) : SQLITE_NOMEM_BKPT;
+    int rc = z ? sqlite3_exec(db, z, 0, 0, 0) : SQLITE_NOMEM_BKPT;
     sqlite3_free(z);
-    if( rc==SQLITE_OK ) rc = plMapRun(m, PLP_READ, pOp);
-  }else{
-    sqlite3ErrorWithMsg(db, rc, "%s", zWhy ? zWhy : sqlite3ErrStr(rc));
+    if( rc ) return rc;
   }
-  sqlite3_free(zWhy);
-  return rc;
+  return plMapRun(m, PLP_READ, pOp);
 }
 
 SQLITE_API int plait_map_open(sqlite3 *db, const char *zDb, const char *zTable, int flags, plait_map **ppMap){

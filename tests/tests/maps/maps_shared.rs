@@ -4,9 +4,10 @@
 use plait_tests::job::{Job, Running, Work};
 use plait_tests::jobs::maps::{Called, Maps, SCHEMA, Task, keys_of};
 use plait_tests::place::Place;
-use plait_tests::sqlite::Range;
+use plait_tests::sqlite::{Range, create};
 use plait_tests::subject::{Fixture, Subject, Synchronous, real_plait};
 use plait_tests::value::Value;
+use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -121,6 +122,31 @@ fn killed_workers_leave_whole_calls_behind() {
 }
 
 /// Each looks at one snapshot: the sum over all accounts never changes, while others move money.
+/// Each finds no table and means to make it; all but one are too late for that.
+#[test]
+fn a_map_that_several_create_at_once_is_opened_by_all() {
+    const THREADS: usize = 4;
+    let Some(subject) = real_plait("maps") else { return };
+    let fixture = Fixture::new(subject, "");
+    let together = Barrier::new(THREADS);
+    let failures = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let connection = fixture.open();
+                connection.execute("PRAGMA synchronous=off").unwrap();
+                for round in 0..300 {
+                    // All go on after a failure: the others would wait for a thread that has left.
+                    together.wait();
+                    let map = connection.open_map(&format!("m{round}"), create::TEXT);
+                    failures.lock().unwrap().extend(map.err().map(|e| format!("{round}: {e}")));
+                }
+            });
+        }
+    });
+    assert_eq!(failures.into_inner().unwrap(), [""; 0]);
+}
+
 #[test]
 fn a_walk_sees_one_snapshot_while_batches_move_values() {
     let Some(subject) = real_plait("maps") else { return };
