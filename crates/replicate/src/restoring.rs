@@ -56,9 +56,9 @@ impl RestoreArgs {
 }
 
 /// From one line to the next where nobody sees a bar.
-const LINES_EVERY: Duration = Duration::from_secs(5);
+const LINES_EVERY: Duration = Duration::from_secs(1);
 
-/// How far a restore is: a bar at a terminal, and a line in a while elsewhere, as in the log of a service.
+/// How far a restore is: a bar at a terminal, and a line a second elsewhere, as in the log of a service.
 struct Shown {
     bar: ProgressBar,
     next_line: Option<Instant>,
@@ -274,19 +274,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_in_a_while_says_how_far_it_is_where_nobody_sees_a_bar() {
+    fn a_line_a_second_says_how_far_it_is_where_nobody_sees_a_bar() {
         let begun = Instant::now();
         let hidden = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
         let mut shown = Shown::new(hidden, begun);
         let pages = Progress { done_bytes: 1 << 20, all_bytes: 3 << 20, ..Progress::default() };
         let (record, last_record) = (RecordNumber(7), RecordNumber(9));
         let records = Progress { record, last_record, ..Progress::default() };
-        let mut at =
-            |seconds: u64, progress| shown.line(progress, begun + Duration::from_secs(seconds));
-        assert_eq!(at(4, &pages), None);
-        assert_eq!(at(5, &pages).as_deref(), Some("snapshot: 1.00 MiB of 3.00 MiB"));
-        assert_eq!(at(6, &records), None);
-        assert_eq!(at(10, &records).as_deref(), Some("records: 7 of 9"));
+        let mut at = |ms: u64, progress| shown.line(progress, begun + Duration::from_millis(ms));
+        assert_eq!(at(999, &pages), None);
+        assert_eq!(at(1000, &pages).as_deref(), Some("snapshot: 1.00 MiB of 3.00 MiB"));
+        assert_eq!(at(1999, &records), None);
+        assert_eq!(at(2000, &records).as_deref(), Some("records: 7 of 9"));
         let seen = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
         if !seen.is_hidden() {
             let mut shown = Shown::new(seen, begun);

@@ -47,6 +47,9 @@
 **  - KV-5 Writes with side effects (PlShape.bDirect==0, a preupdate hook, NULL for a NOT NULL
 **    column) are nested SQL statements. The outer statement has the transaction, and the nested
 **    ones never commit.
+**  - KV-6 An attempt that failed leaves nothing behind: the next one begins at the beginning
+**    (plOpAgain()). Arguments are as they were until the call returns, even if they are what the last
+**    read has answered.
 **
 ** Threads: the connection's mutex is held in every call.
 */
@@ -110,6 +113,14 @@ struct PlProg {
 #define PLP_WRITE  1
 #define PLP_CURSOR 2
 
+/* What a read has answered. */
+typedef struct PlAnswers PlAnswers;
+struct PlAnswers {
+  Mem key, value;
+  u8 *aMany;             /* of plait_get_many() */
+  i64 nMany, nManyAlloc;
+};
+
 struct plait_map {
   sqlite3 *db;
   char *zDb, *zTable;    /* as opened */
@@ -118,9 +129,8 @@ struct plait_map {
   u8 bBusy;              /* KV-3 */
   PlProg aProg[2];       /* PLP_READ, PLP_WRITE */
   sqlite3_stmt *apSql[3];
-  Mem holdKey, holdValue;   /* answers */
-  u8 *aMany;             /* answers of plait_get_many() */
-  i64 nMany, nManyAlloc;
+  PlAnswers aAnswers[2]; /* of the last read, which may be arguments now, and of this one */
+  u8 iAnswers;           /* of this one */
   u8 *aRec;              /* the record being made */
   i64 nRecAlloc;
   u8 eHold;              /* PLK_x */
@@ -175,6 +185,10 @@ static SQLITE_INLINE void plOpInit(PlOp *pOp){
   memset(pOp, 0, offsetof(PlOp, key));
   pOp->key.bSet = pOp->b.lo.bSet = pOp->b.hi.bSet = 0;
   pOp->b.bReady = 0;
+}
+
+static SQLITE_INLINE PlAnswers *plAnswers(plait_map *m){
+  return &m->aAnswers[m->iAnswers];
 }
 
 #include "map_shape.c"
@@ -355,6 +369,14 @@ static void plOpClear(PlOp *pOp){
   plKeyClear(&pOp->b.hi);
 }
 
+/* Forgets how far an attempt has come (KV-6). */
+static void plOpAgain(PlOp *pOp){
+  sqlite3_free(pOp->zErr);
+  pOp->zErr = 0;
+  plOpClear(pOp);
+  pOp->b.bReady = pOp->bStarted = pOp->bRowid = 0;
+}
+
 #include "map_hold.c"
 #include "map_single.c"
 
@@ -397,6 +419,7 @@ static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
   m->bBusy = 1;
   pOp->db = m->db;
   pOp->g = g;
+  if( eKind==PLP_READ ) m->iAnswers ^= 1;
   if( eKind==PLP_READ && (m->eHold!=PLK_NONE ? plMapGoOn(m, pOp) : plMapSingle(m, pOp)) ){
     plOpClear(pOp);
     m->bBusy = 0;
@@ -433,8 +456,7 @@ static int plMapRun(plait_map *m, int eKind, PlOp *pOp){
       if( rc!=SQLITE_SCHEMA || bDone ) break;
       g->v->expired = 1;
     }
-    plOpClear(pOp);
-    pOp->b.bReady = pOp->bStarted = pOp->bRowid = 0;
+    plOpAgain(pOp);
   }
   plOpClear(pOp);
   if( eKind==PLP_READ && rc==SQLITE_OK ) plMapSeen(m);
@@ -476,7 +498,7 @@ static int plNoRow(PlOp *pOp, int *pNext){
 static void plMapRelease(plait_map *m){
   sqlite3 *db = m->db;
   sqlite3_stmt *pLast = 0;
-  int bLast = --m->nRef==0;
+  int bLast = --m->nRef==0, i;
   if( bLast ){
     plMapLetGo(db);
     sqlite3_free(m->apHeld[0]);
@@ -485,9 +507,11 @@ static void plMapRelease(plait_map *m){
     m->aProg[PLP_READ].v = 0;
     plProgClear(&m->aProg[PLP_READ]);
     plProgClear(&m->aProg[PLP_WRITE]);
-    sqlite3VdbeMemRelease(&m->holdKey);
-    sqlite3VdbeMemRelease(&m->holdValue);
-    sqlite3_free(m->aMany);
+    for(i=0; i<ArraySize(m->aAnswers); i++){
+      sqlite3VdbeMemRelease(&m->aAnswers[i].key);
+      sqlite3VdbeMemRelease(&m->aAnswers[i].value);
+      sqlite3_free(m->aAnswers[i].aMany);
+    }
     sqlite3_free(m->aRec);
     sqlite3_free(m->zDb);
     sqlite3_free(m->zTable);
@@ -501,20 +525,20 @@ static void plMapRelease(plait_map *m){
 ** have made the table meanwhile; one that is no map is refused again, with the same text. */
 static int plMapMake(plait_map *m, const char *zForm, PlOp *pOp){
   sqlite3 *db = m->db;
-  if( plMapAskSql(m)!=SQLITE_OK ){
+  int rc = plMapAskSql(m);
+  if( rc==SQLITE_ERROR ){
     char *z = sqlite3_mprintf("CREATE TABLE IF NOT EXISTS \"%w\".\"%w\"%s", m->zDb, m->zTable, zForm);
-    int rc = z ? sqlite3_exec(db, z, 0, 0, 0) : SQLITE_NOMEM_BKPT;
+    rc = z ? sqlite3_exec(db, z, 0, 0, 0) : SQLITE_NOMEM_BKPT;
     sqlite3_free(z);
-    if( rc ) return rc;
   }
-  return plMapRun(m, PLP_READ, pOp);
+  return rc ? rc : plMapRun(m, PLP_READ, pOp);
 }
 
 SQLITE_API int plait_map_open(sqlite3 *db, const char *zDb, const char *zTable, int flags, plait_map **ppMap){
   plait_map *m;
   PlOp op;
   const char *zForm = plMapCreate(flags);
-  int rc;
+  int i, rc;
   if( ppMap==0 ) return SQLITE_MISUSE_BKPT;
   *ppMap = 0;
   if( !sqlite3SafetyCheckOk(db) || zTable==0 ) return SQLITE_MISUSE_BKPT;
@@ -528,8 +552,10 @@ SQLITE_API int plait_map_open(sqlite3 *db, const char *zDb, const char *zTable, 
     m->aProg[0].pMap = m->aProg[1].pMap = m;
     m->zDb = sqlite3_mprintf("%s", zDb ? zDb : "main");
     m->zTable = sqlite3_mprintf("%s", zTable);
-    sqlite3VdbeMemInit(&m->holdKey, db, MEM_Null);
-    sqlite3VdbeMemInit(&m->holdValue, db, MEM_Null);
+    for(i=0; i<ArraySize(m->aAnswers); i++){
+      sqlite3VdbeMemInit(&m->aAnswers[i].key, db, MEM_Null);
+      sqlite3VdbeMemInit(&m->aAnswers[i].value, db, MEM_Null);
+    }
   }
   if( m==0 || m->zDb==0 || m->zTable==0 ){
     rc = SQLITE_NOMEM_BKPT;

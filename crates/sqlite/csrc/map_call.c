@@ -16,7 +16,7 @@ static int plDoGet(PlOp *pOp, int *pNext){
   (void)pNext;
   pOp->bDone = rc==SQLITE_OK && res==0;
   if( !pOp->bDone || pOp->pValueOut==0 ) return rc;
-  return plAnswerValue(pOp, &pOp->g->pMap->holdValue, 0, pOp->pValueOut);
+  return plAnswerValue(pOp, &plAnswers(pOp->g->pMap)->value, 0, pOp->pValueOut);
 }
 
 /* Sets the key by which a row would be stored. A column of type REAL turns an integer into the
@@ -134,17 +134,18 @@ static int plJoin2(PlOp *pOp, plait_value *pOld, plait_value *pNew){
   return SQLITE_OK;
 }
 static int plDoAppend(PlOp *pOp, int *pNext){
-  plait_map *m = pOp->g->pMap;
   plait_value old, sum = *pOp->pValue;
-  Mem v;
+  Mem hold, v;
   int res, rc = plLookUpStored(pOp, &res);
   if( rc==SQLITE_OK && res==0 ){
-    rc = plValueHere(pOp, &m->holdValue, &v);
-    if( rc==SQLITE_OK ) rc = plAnswer(pOp, &v, &m->holdValue, 0, &old);
+    sqlite3VdbeMemInit(&hold, pOp->db, MEM_Null);
+    rc = plValueHere(pOp, &hold, &v);
+    if( rc==SQLITE_OK ) rc = plAnswer(pOp, &v, &hold, 1, &old);
     if( rc==SQLITE_OK && old.type!=sum.type ){
       rc = plOpError(pOp, SQLITE_MISMATCH, "the value to append to is not %s", sum.type==SQLITE_TEXT ? "text" : "bytes");
     }
     if( rc==SQLITE_OK ) rc = plJoin2(pOp, &old, &sum);
+    sqlite3VdbeMemRelease(&hold);
   }
   if( rc ) return rc;
   pOp->n = sum.size;
@@ -279,30 +280,30 @@ SQLITE_API int plait_append(plait_map *m, plait_value key, plait_value tail, sql
 /* ---- many keys */
 
 /* Keeps the bytes of a result: data is an offset in aMany until all results are there. */
-static int plKeepMany(plait_map *m, plait_value *p){
-  i64 nNeed = m->nMany + p->size;
+static int plKeepMany(PlAnswers *a, plait_value *p){
+  i64 nNeed = a->nMany + p->size;
   if( p->type!=SQLITE_TEXT && p->type!=SQLITE_BLOB ) return SQLITE_OK;
   if( nNeed>2147483647 ) return SQLITE_TOOBIG;
-  if( nNeed>m->nManyAlloc ){
+  if( nNeed>a->nManyAlloc ){
     i64 nNew = nNeed*2 + 256;
-    u8 *aNew = sqlite3_realloc64(m->aMany, (u64)nNew);
+    u8 *aNew = sqlite3_realloc64(a->aMany, (u64)nNew);
     if( aNew==0 ) return SQLITE_NOMEM_BKPT;
-    m->aMany = aNew;
-    m->nManyAlloc = nNew;
+    a->aMany = aNew;
+    a->nManyAlloc = nNew;
   }
-  if( p->size ) memcpy(&m->aMany[m->nMany], p->data, (size_t)p->size);
-  p->integer = m->nMany;
-  m->nMany = nNeed;
+  if( p->size ) memcpy(&a->aMany[a->nMany], p->data, (size_t)p->size);
+  p->integer = a->nMany;
+  a->nMany = nNeed;
   return SQLITE_OK;
 }
 
 static int plDoGetMany(PlOp *pOp, int *pNext){
-  plait_map *m = pOp->g->pMap;
+  PlAnswers *a = plAnswers(pOp->g->pMap);
   int nLeft = PLM_STRIDE, rc = SQLITE_OK;
   if( !pOp->bStarted ){
     pOp->bStarted = 1;
     pOp->i = 0;
-    m->nMany = 0;
+    a->nMany = 0;
   }
   for(; rc==SQLITE_OK && pOp->i<pOp->n && nLeft>0; pOp->i++, nLeft--){
     plait_value *pOut = &pOp->pValueOut[pOp->i];
@@ -313,7 +314,7 @@ static int plDoGetMany(PlOp *pOp, int *pNext){
     if( rc || res ) continue;
     sqlite3VdbeMemInit(&hold, pOp->db, MEM_Null);
     rc = plAnswerValue(pOp, &hold, 1, pOut);
-    if( rc==SQLITE_OK ) rc = plKeepMany(m, pOut);
+    if( rc==SQLITE_OK ) rc = plKeepMany(a, pOut);
     sqlite3VdbeMemRelease(&hold);
   }
   if( rc==SQLITE_OK && pOp->i<pOp->n ) *pNext = PLM_AGAIN;
@@ -340,7 +341,7 @@ SQLITE_API int plait_get_many(plait_map *m, int n, const plait_value *aKey, plai
     if( rc ){
       memset(&aValue[i], 0, sizeof(aValue[i]));
     }else if( aValue[i].type==SQLITE_TEXT || aValue[i].type==SQLITE_BLOB ){
-      aValue[i].data = aValue[i].size ? &m->aMany[aValue[i].integer] : (const u8*)"";
+      aValue[i].data = aValue[i].size ? &plAnswers(m)->aMany[aValue[i].integer] : (const u8*)"";
       aValue[i].integer = 0;
     }
   }

@@ -103,8 +103,6 @@ static int plMapGoOn(plait_map *m, PlOp *pOp){
     }
   }
   plMapLetGo(db);
-  sqlite3_free(pOp->zErr);
-  pOp->zErr = 0;
-  plOpClear(pOp);
+  plOpAgain(pOp);
   return 0;
 }

@@ -201,10 +201,12 @@ SQLITE_API int plait_load(
   op.xDo = plDoLoad;
   op.pArg = &load;
   op.bJournal = 1;
-  rc = plWriteCall(m, &op, 0);
+  sqlite3_mutex_enter(m->db->mutex);
+  rc = plMapRun(m, PLP_WRITE, &op);
+  plLoadForget(&load);
+  rc = plMapLeave(m, rc);
   if( load.rcEnd && (rc & 0xff)==SQLITE_ABORT ) rc = load.rcEnd;
   if( rc==SQLITE_OK && pn ) *pn = op.n;
-  plLoadForget(&load);
   sqlite3_free(load.aRow);
   return rc;
 }

@@ -51,8 +51,6 @@ static int plMapSingle(plait_map *m, PlOp *pOp){
     sqlite3Error(db, SQLITE_OK);
     return 1;
   }
-  sqlite3_free(pOp->zErr);
-  pOp->zErr = 0;
-  plOpClear(pOp);
+  plOpAgain(pOp);
   return 0;
 }

@@ -81,13 +81,13 @@ static int plAnswerRow(PlOp *pOp, Mem *pHoldKey, Mem *pHoldValue, int bInPlace){
 }
 
 static int plDoEnd(PlOp *pOp, int *pNext){
-  plait_map *m = pOp->g->pMap;
+  PlAnswers *a = plAnswers(pOp->g->pMap);
   int bRow = 0;
   int rc = plBounds(pOp, &pOp->b, pOp->pRange);
   (void)pNext;
   if( rc==SQLITE_OK ) rc = plEndRange(pOp, &pOp->b, pOp->eMode, &bRow);
   pOp->bDone = (u8)bRow;
-  return rc || !bRow ? rc : plAnswerRow(pOp, &m->holdKey, &m->holdValue, 0);
+  return rc || !bRow ? rc : plAnswerRow(pOp, &a->key, &a->value, 0);
 }
 
 static int plRangeCall(
@@ -154,6 +154,8 @@ struct plait_cursor {
   PlOp op;               /* with the bounds, as long as the program rests */
   plait_range range;
   u8 *aLo, *aHi;         /* copies of the bounds' bytes */
+  u8 *aSeek;             /* copy of the key of a seek, which may be what the last move has answered */
+  i64 nSeekAlloc;
   u8 bRange, bBusy;
   u8 eAt;
   u8 eMove;
@@ -163,15 +165,32 @@ struct plait_cursor {
   Mem holdKey, holdValue;
 };
 
+/* The move leaves the page to which the key may point. */
+static int plKeepSeek(plait_cursor *c, plait_value *pKey){
+  if( (pKey->type!=SQLITE_TEXT && pKey->type!=SQLITE_BLOB) || pKey->size==0 ) return SQLITE_OK;
+  if( plValueBig(c->op.db, pKey) ) return SQLITE_TOOBIG;
+  if( c->nSeekAlloc<pKey->size ){
+    u8 *aNew = sqlite3Realloc(c->aSeek, (u64)pKey->size*5/4);
+    if( aNew==0 ) return SQLITE_NOMEM_BKPT;
+    c->aSeek = aNew;
+    c->nSeekAlloc = pKey->size*5/4;
+  }
+  memcpy(c->aSeek, pKey->data, (size_t)pKey->size);
+  pKey->data = c->aSeek;
+  return SQLITE_OK;
+}
+
 static int plCursorSeek(PlOp *pOp, plait_cursor *c, int *pbRow){
   int how = c->eHow;
   int dir = how==PLAIT_LE || how==PLAIT_LT ? -1 : +1;
   int bOpen = how==PLAIT_GT || how==PLAIT_LT;
   PlBounds *b = &pOp->b;
   PlBounds one;
+  plait_value key = *pOp->pKey;
   int bPast = 0, res, rc;
   *pbRow = 0;
-  rc = plKeySet(pOp, &pOp->key, pOp->pKey);
+  rc = plKeepSeek(c, &key);
+  if( rc==SQLITE_OK ) rc = plKeySet(pOp, &pOp->key, &key);
   if( rc || b->bEmpty ) return rc;
   if( how==PLAIT_EQ ){
     rc = plFind(pOp, &pOp->key, &res);
@@ -277,6 +296,7 @@ static int plKeepBound(plait_value *p, u8 **pa){
 static void plCursorFree(plait_cursor *c){
   sqlite3_free(c->aLo);
   sqlite3_free(c->aHi);
+  sqlite3_free(c->aSeek);
   sqlite3_free(c);
 }
 

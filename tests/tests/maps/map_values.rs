@@ -1,7 +1,7 @@
 //! Keys and values of the key-value API at their edges: which keys are one, and which are too long.
 
-use plait_tests::sqlite::{Connection, INTERRUPT, Item, MISUSE, Map, create};
-use plait_tests::subject::{Fixture, opened};
+use plait_tests::sqlite::{Connection, INTERRUPT, Item, MISUSE, Map, Range, create};
+use plait_tests::subject::{Fixture, opened, refused};
 use plait_tests::value::Value;
 use std::sync::{Arc, Mutex};
 
@@ -219,5 +219,84 @@ fn what_is_there_and_no_map_is_refused_alike_with_and_without_a_flag_that_create
         });
         assert_eq!(without, with);
         assert_ne!(with.1, "not an error", "{table}");
+    }
+}
+
+/// A read that is repeated as a statement, because it failed without one, begins at the beginning.
+// holds KV-6
+#[test]
+fn a_read_that_fails_is_told_however_it_runs() {
+    let text = |bytes: &str| Value::from(bytes);
+    for (mode, begin) in [("concurrent", ""), ("concurrent", "BEGIN"), ("wal", "BEGIN")] {
+        let Some((fixture, _)) = with("CREATE TABLE apart(a)") else { return };
+        let path = fixture.path("limited.db");
+        let (db, other) = [(); 2].map(|()| fixture.subject.open(&path).expect("it opens")).into();
+        db.execute(&format!("PRAGMA journal_mode={mode}")).expect("a mode");
+        let map = db.open_map("m", create::TEXT).expect("a map");
+        for (key, size) in [("a", 1), ("b", 5000), ("c", 1)] {
+            map.put(&text(key), &text(&"x".repeat(size))).expect("a put");
+        }
+        // From now on a read of its own needs no statement.
+        other.execute("CREATE TABLE t(a)").expect("a table");
+        let keys = ["a", "b", "c"].map(text);
+        db.execute(begin).expect("it begins");
+        let read = || {
+            for _ in 0..3 {
+                map.get(&text("a")).expect("an answer");
+            }
+        };
+        for _ in 0..2 {
+            db.limit_length(1000);
+            read();
+            refused(map.get_many(&keys), TOOBIG, "too big");
+            read();
+            let range = Range::Prefix(text("b"));
+            refused(map.end(&range, false), TOOBIG, "too big");
+            read();
+            refused(map.end(&range, true), TOOBIG, "too big");
+            db.limit_length(1_000_000);
+            read();
+            let all = map.get_many(&keys).expect("answers");
+            assert!(all.iter().all(Option::is_some), "{mode}, {begin}: {all:?}");
+        }
+    }
+}
+
+/// Answers stay until the next call, and arguments are read until it returns.
+// holds KV-6
+#[test]
+fn what_a_call_has_answered_may_be_an_argument_of_the_next() {
+    for column in ["TEXT PRIMARY KEY, v) WITHOUT ROWID", "TEXT PRIMARY KEY, v)"] {
+        let Some((_fixture, db)) = with(&format!("CREATE TABLE t(k {column}")) else { return };
+        let map = db.open_map("t", 0).expect("a map");
+        let key = |n: usize| Value::from(format!("key {n:0>width$}", width = 9 + n % 30).as_str());
+        // Each leads to the next, around.
+        const KEYS: usize = 100;
+        for n in 0..KEYS {
+            map.put(&key(n), &key((n + 1) % KEYS)).expect("a put");
+        }
+        for begin in ["BEGIN", ""] {
+            db.execute(begin).expect("it begins");
+            let keys: Vec<Value> = (0..KEYS).map(key).collect();
+            let far = map.get_many_of_answers(&keys, 7).expect("answers");
+            let expected: Vec<_> = (0..KEYS).map(|n| Some(key((n + 7) % KEYS))).collect();
+            assert_eq!(far, expected);
+            let mut cursor = map.cursor(&Range::ALL).expect("a cursor");
+            let walked = cursor.keys_above_each_other().expect("keys");
+            assert_eq!(walked, db.query("SELECT k FROM t ORDER BY k").expect("rows").concat());
+            drop(cursor);
+            if begin == "BEGIN" {
+                db.execute("COMMIT").expect("a commit");
+            }
+        }
+        for (to, from) in [(3, 5), (3, 3)] {
+            let value = |n| match map.get(&key(n)).expect("an answer") {
+                Some(Value::Text(bytes)) => bytes,
+                other => panic!("{other:?}"),
+            };
+            let expected = [value(to), value(from)].concat();
+            let size = map.append_answer(&key(to), &key(from)).expect("it is appended");
+            assert_eq!((value(to), size), (expected.clone(), expected.len() as i64));
+        }
     }
 }
