@@ -81,7 +81,7 @@ static int plPause(Btree *p, BusyHandler *pHandler, int bAsk, u32 *pmsBegun){
   if( p->pPl->bNoWait ) return SQLITE_BUSY;
   if( AtomicLoad(&db->u1.isInterrupted) ) return SQLITE_INTERRUPT;
   if( *pmsBegun==0 ) *pmsBegun = ms | 1;
-  if( (int)(ms - *pmsBegun)>=nMs && (!bAsk || !sqlite3InvokeBusyHandler(pHandler)) ) return SQLITE_BUSY;
+  if( (int)(ms - *pmsBegun)>=(i64)nMs + PL_TICK_MS && (!bAsk || !sqlite3InvokeBusyHandler(pHandler)) ) return SQLITE_BUSY;
   sqlite3OsSleep(db->pVfs, 1000);
   return SQLITE_OK;
 }
@@ -311,7 +311,8 @@ static void plCommitted(Btree *p){
   plEndWrite(pPl);
 }
 
-/* Takes the writer's right. The time counts for later waits of this statement (plWaitLeft). */
+/* Takes the writer's right. The time counts for later waits of this statement (plWaitLeft), less
+** what the clock may have gone too far: no wait ends before its timeout. */
 static int plTakeRight(Btree *p, int how){
   PlBtree *pPl = p->pPl;
   PlWait wait;
@@ -328,7 +329,7 @@ static int plTakeRight(Btree *p, int how){
     rc = plRenewSnapshot(p);
     if( rc ) return rc;
   }
-  pPl->msWaited = (int)(plCoarseMs() - msBegun);
+  pPl->msWaited = MAX(0, (int)(plCoarseMs() - msBegun) - PL_TICK_MS);
   return plFail(p, rc);
 }
 

@@ -152,7 +152,7 @@ SQLITE_API int plait_notify_fd(sqlite3 *db, const char *zSchema, int *pFd);
 **     SQLITE_NULL      values only
 **
 ** In arguments data may be NULL if size is 0, and is read until the call returns. In answers it points into memory of the
-** library: do not free it, and see each function for how long it stays. A negative size, another type, and a real that is not a
+** library: do not free it, and see each function for how long it stays; until the next call means that it may be an argument of that call. A negative size, another type, and a real that is not a
 ** number are SQLITE_MISUSE; more than sqlite3_limit(SQLITE_LIMIT_LENGTH) bytes are SQLITE_TOOBIG, in bounds and conditions too, and
 ** whether or not the value would have been needed: data is not read then.
 **
