@@ -152,9 +152,9 @@ SQLITE_API int plait_notify_fd(sqlite3 *db, const char *zSchema, int *pFd);
 **     SQLITE_NULL      values only
 **
 ** In arguments data may be NULL if size is 0, and is read until the call returns. In answers it points into memory of the
-** library: do not free it, and see each function for how long it stays; until the next call means that it may be an argument of that call. A negative size, another type, and a real that is not a
-** number are SQLITE_MISUSE; more than sqlite3_limit(SQLITE_LIMIT_LENGTH) bytes are SQLITE_TOOBIG, in bounds and conditions too, and
-** whether or not the value would have been needed: data is not read then.
+** library: do not free it, and see each function for how long it stays. What stays until the next call may be an argument of that call.
+** A negative size, another type, and a real that is not a number are SQLITE_MISUSE; more than sqlite3_limit(SQLITE_LIMIT_LENGTH) bytes
+** are SQLITE_TOOBIG, in bounds and conditions too, and whether or not the value would have been needed: data is not read then.
 **
 ** Keys and values get the affinity of their column, exactly as in SQL: an integer key in a TEXT column is the text of its
 ** digits, '12' in an INTEGER column the number. Bytes never equal text. So a key finds the row that SELECT ... WHERE k=? with the same
