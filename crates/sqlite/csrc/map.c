@@ -398,11 +398,13 @@ static int plMapBusy(plait_map *m){
   return SQLITE_MISUSE_BKPT;
 }
 
-/* True if a write of a row is tried while others commit: no rowid has to be found for it, and it
-** has no side effects (beside.c, BESIDE-1). */
+/* True if a write of a row is tried while others commit: no rowid has to be found for it, it has no
+** side effects, and nothing of the application's compares keys (beside.c, BESIDE-1). */
 static int plMapBeside(PlProg *g){
   sqlite3 *db = g->pMap->db;
-  return g->s.bDirect && g->s.eForm!=PLM_INDEX && plMayRunBeside(db) && plAllowBeside(db->aDb[g->iDb].pBt);
+  if( !g->s.bDirect || g->s.eForm==PLM_INDEX || !plMayRunBeside(db) ) return 0;
+  if( g->s.eForm==PLM_KEYED && plCollation(g->apKeyInfo[0]->aColl[0])<0 ) return 0;
+  return plAllowBeside(db->aDb[g->iDb].pBt);
 }
 
 /* Runs an operation as a statement. Afterwards the memory that the operation needed is free. */
