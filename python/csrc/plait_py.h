@@ -102,7 +102,8 @@ Child *child_new(Connection *c, int kind, void *raw);
 void child_release(Connection *c, Child *child);
 void object_free(PyObject *self);
 
-/* Runs expr, which yields a result code, without the GIL; again if a signal has interrupted it whose handler does not want to end it. */
+/* Runs expr, which yields a result code, without the GIL; again if a signal has interrupted it whose handler does not want to end it. So expr
+** reads nothing that it changes itself. */
 #define CALL(c, rc, expr) do{ \
     call_begin(c); \
     Py_BEGIN_ALLOW_THREADS \

@@ -314,7 +314,10 @@ PyObject *conn_script(PyObject *self, PyObject *sql){
   if( c->is_main ) watch_sigint();
   while( rc==SQLITE_OK && *text && block_check(c)==0 ){
     sqlite3_stmt *stmt = NULL;
-    CALL(c, rc, sqlite3_prepare_v2(c->db, text, -1, &stmt, &text));
+    const char *tail = text;
+    /* Also a try that fails sets tail. */
+    CALL(c, rc, sqlite3_prepare_v2(c->db, text, -1, &stmt, &tail));
+    text = tail;
     if( stmt==NULL ) continue;
     CALL(c, rc, (sqlite3_reset(stmt), sqlite3_step(stmt)));
     while( rc==SQLITE_ROW ) STEP(c, rc, sqlite3_step(stmt));

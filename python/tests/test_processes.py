@@ -402,6 +402,31 @@ class Processes(Case):
                 self.ends_well(process)
                 self.assertEqual(map["a"], 1)
 
+    def test_a_script_runs_each_of_its_statements_once_whatever_signals_come(self):
+        program = """
+            import os, signal, threading, time, plait
+            signal.signal(signal.SIGINT, lambda *_: None)
+            db = plait.open(":memory:")
+            db.script("CREATE TABLE t(a)")
+            is_over = threading.Event()
+
+            def storm():
+                while not is_over.is_set():
+                    os.kill(os.getpid(), signal.SIGINT)
+                    time.sleep(0.0003)
+
+            thread = threading.Thread(target=storm)
+            thread.start()
+            try:
+                for _ in range(60):
+                    db.script("DELETE FROM t;" + "INSERT INTO t SELECT 1;" * 1500)
+                    assert db.execute("SELECT count(*) FROM t").fetchone() == (1500,)
+            finally:
+                is_over.set()
+                thread.join()
+        """
+        self.ends_well(self.python(program))
+
     def until_somebody_waits(self, db):
         for _ in range(6000):
             if db.execute("SELECT count(*) FROM plait_transactions WHERE state LIKE 'waiting%'").fetchone() == (1,):
