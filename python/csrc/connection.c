@@ -221,8 +221,10 @@ static const char *code_name(int code){
 
 static PyObject *type_of(int code){
   if( code==SQLITE_BUSY_SNAPSHOT ) return conflict_type;
+  /* Of another connection. Any other SQLITE_LOCKED is by what the thread itself has open: no wait would end it. */
+  if( code==SQLITE_LOCKED_SHAREDCACHE ) return busy_type;
   switch( code & 0xff ){
-    case SQLITE_BUSY: case SQLITE_LOCKED: return busy_type;
+    case SQLITE_BUSY: return busy_type;
     case SQLITE_INTERRUPT: return interrupted_type;
     case SQLITE_CONSTRAINT: return constraint_type;
   }

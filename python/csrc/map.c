@@ -489,11 +489,7 @@ static PyObject *map_has(PyObject *self, PyObject *args){
   if( !PyArg_ParseTuple(args, "OOiO", &lo, &hi, &flags, &key) ) return NULL;
   if( key_from(map, key, &op.value)==0 && range_enter(map, &op, lo, hi, flags, &range)==0 ){
     CALL(op.c, rc, plait_cursor_open(op.raw, &range, &cursor));
-    if( rc==SQLITE_OK ){
-      Py_BEGIN_ALLOW_THREADS
-      rc = plait_cursor_seek(cursor, op.value.v, PLAIT_EQ, NULL, NULL);
-      Py_END_ALLOW_THREADS
-    }
+    if( rc==SQLITE_OK ) CALL(op.c, rc, plait_cursor_seek(cursor, op.value.v, PLAIT_EQ, NULL, NULL));
     answer = rc==SQLITE_ROW || rc==SQLITE_DONE ? PyBool_FromLong(rc==SQLITE_ROW) : conn_error(op.c, rc);
     Py_BEGIN_ALLOW_THREADS
     plait_cursor_close(cursor);

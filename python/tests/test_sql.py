@@ -239,6 +239,26 @@ class Transactions(Case):
             a["n"] = 2
         self.assertEqual(b["n"], 2)
 
+    def test_what_is_locked_by_the_threads_own_iterator_is_no_wait_and_not_tried_again(self):
+        db = self.open()
+        map = db.map("m")
+        map.update(a=1, b=2)
+        walk = iter(map)
+        next(walk)
+        calls = []
+
+        @plait.retry
+        def drop():
+            calls.append(1)
+            db.execute("DROP TABLE m")
+
+        with self.assertRaises(plait.Error) as failed:
+            drop()
+        self.assertIs(type(failed.exception), plait.Error)
+        self.assertEqual((failed.exception.sqlite_errorname, len(calls)), ("SQLITE_LOCKED", 1))
+        walk.close()
+        drop()
+
     def test_a_map_made_in_a_transaction_that_is_rolled_back_is_not_there(self):
         db = self.open()
         with self.assertRaises(ZeroDivisionError):
