@@ -6,6 +6,7 @@ import shelve
 import stat
 import sys
 import tempfile
+import threading
 import unittest
 from unittest import mock
 
@@ -143,6 +144,44 @@ class Dbm(Case):
             two["b"] = "2"
             self.assertEqual((one.keys(), two.keys()), ([b"a", b"b"],) * 2)
             two.sync()
+
+    def test_sync_waits_for_what_other_threads_and_processes_have_written(self):
+        plait.dbm.open(self.path, "c").close()
+        other = self.joined(synchronous="normal")
+        with plait.dbm.open(self.path, "w") as db:
+            db["a"] = "1"
+            tickets, has_written, is_over = [], threading.Event(), threading.Event()
+
+            def write():
+                for i in range(50):
+                    db[f"{i}"] = bytes(100)
+                tickets.append(db._db.ticket())
+                has_written.set()
+                is_over.wait()
+
+            thread = threading.Thread(target=write)
+            thread.start()
+            self.addCleanup(thread.join)
+            self.addCleanup(is_over.set)
+            has_written.wait()
+            db.sync()
+            self.assertGreaterEqual(db._db._mine().conn.durable(), tickets[0])
+            self.ends_well(self.python("""
+                import sys, plait, plait.dbm
+                db = plait.dbm.open(sys.argv[1], "w")
+                db["of another process"] = "1"
+            """, self.path))
+            other.map("dbm", key=bytes, value=bytes)[b"of another object"] = b"1"
+            db.sync()
+            self.assertGreaterEqual(db._db._mine().conn.durable(), other.ticket())
+
+    def test_sync_works_beside_an_iteration_that_began_alone(self):
+        with plait.dbm.open(self.path, "c") as db:
+            db["a"] = "1"
+            walk = iter(db)
+            self.assertEqual(next(walk), b"a")
+            db.sync()
+            self.assertEqual(list(walk), [])
 
     def test_the_keys_come_one_behind_the_other(self):
         with plait.dbm.open(self.path, "c") as db:

@@ -404,14 +404,28 @@ class Database:
         return self._of_tickets(self._mine().conn.ticket)
 
     def wait(self, ticket=None, timeout=None):
-        """Waits until a commit, by default the last one of this thread, is on disk; whether it is. timeout in seconds."""
+        """Waits until a commit, by default the last one of this thread, is on disk, and all before it; whether it is. timeout in seconds.
+
+        What other threads have committed since is not waited for: see durable().
+        """
         conn = self._mine().conn
         if ticket is None:
             ticket = self.ticket()
         return self._of_tickets(conn.wait, ticket, -1 if timeout is None else _milliseconds(timeout))
 
+    def _wait_for_all(self):
+        """Waits until the commits of all threads and processes are on disk. The ticket of a new connection stands for what was there when it came."""
+        mine = self._connect()
+        try:
+            mine.conn.wait(mine.conn.ticket(), -1)
+        finally:
+            mine.close()
+
     async def durable(self, ticket=None):
-        """Waits in asyncio's way until a commit, by default the last one of this thread, is on disk. Error: the log has failed."""
+        """Waits in asyncio's way until a commit, by default the last one of this thread, is on disk, and all before it. Error: the log has failed.
+
+        Commits of other threads may come after it: each waits for its own, or for the ticket that another one has handed over.
+        """
         mine = self._mine()
         if ticket is None:
             ticket = self.ticket()

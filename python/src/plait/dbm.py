@@ -121,12 +121,12 @@ class dbm(MutableMapping):
 
     @_translated
     def sync(self):
-        """Waits until everything that was written is on disk."""
+        """Waits until everything that was written is on disk, whichever thread or process has written it."""
         if self._db.readonly:
             return
         (mode,) = self._db.execute("PRAGMA journal_mode").fetchone()
         if mode == "concurrent":
-            self._db.wait()
+            self._db._wait_for_all()
         elif mode == "wal":
             self._db.execute("PRAGMA wal_checkpoint")
 
