@@ -84,6 +84,72 @@ class Retry(Case):
         self.assertEqual(asyncio.run(run()), "done")
         self.assertEqual(len(began), 3)
 
+    def test_what_a_retried_coroutine_has_started_is_run_again_by_itself(self):
+        async def in_a_task(call):
+            return await asyncio.create_task(call())
+
+        async def in_a_thread(call):
+            return await asyncio.to_thread(lambda: asyncio.run(call()))
+
+        async def later(call):
+            await asyncio.sleep(0.05)  # what has started it has long returned
+            return await call()
+
+        for start in (in_a_task, in_a_thread, later):
+            with self.subTest(start.__name__):
+                call, began = self.failing(2, refusal())
+
+                @plait.retry
+                async def job():
+                    return call()
+
+                @plait.retry
+                async def handler():
+                    return asyncio.create_task(start(job))
+
+                async def main():
+                    return await (await handler())
+
+                self.assertEqual(asyncio.run(main()), "done")
+                self.assertEqual(len(began), 3)
+
+    def test_what_begins_in_a_thread_waits_its_turn_in_the_last_run_and_only_as_long_as_that_lasts(self):
+        began, left = [], []
+
+        @plait.retry(attempts=2)
+        async def run():
+            began.append(await asyncio.to_thread(plait.begin))
+            left[:] = [asyncio.create_task(later())]
+            if len(began) < 2:
+                raise refusal()
+
+        async def later():
+            await asyncio.sleep(0.05)
+            return plait.begin()
+
+        async def main():
+            await run()
+            return await left[0]
+
+        self.assertEqual((asyncio.run(main()), began), ("BEGIN CONCURRENT", ["BEGIN CONCURRENT", "BEGIN IMMEDIATE"]))
+
+    def test_coroutines_within_another_one_leave_it_to_that(self):
+        inner, began = self.failing(1, refusal())
+        calls = []
+
+        @plait.retry
+        async def part():
+            await asyncio.sleep(0)
+            return inner()
+
+        @plait.retry
+        async def outer():
+            calls.append(1)
+            return await part()
+
+        self.assertEqual(asyncio.run(outer()), "done")
+        self.assertEqual((len(calls), len(began)), (2, 2))
+
     def test_a_number_that_makes_no_sense_is_refused(self):
         for attempts in (0, -1, 1.5, "many"):
             with self.assertRaises(ValueError):

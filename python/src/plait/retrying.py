@@ -3,6 +3,9 @@
 Beside other writers a COMMIT may be refused, because somebody has changed meanwhile what the transaction has read (SQLITE_BUSY_SNAPSHOT), or because a wait was longer
 than the timeout (SQLITE_BUSY). Nothing of it has happened then, and the whole of it can be run again. In the last run `begin` answers BEGIN IMMEDIATE, which
 waits its turn and meets no conflict.
+
+What such a function starts, a task or a call in another thread, inherits its context. It is taken for a part of the call in `begin` alone, and as long as that lasts; a retried function
+in it has runs of its own.
 """
 
 import asyncio
@@ -11,6 +14,7 @@ import functools
 import inspect
 import random
 import sys
+import threading
 import time
 
 from . import _plait
@@ -19,7 +23,7 @@ BUSY, BUSY_SNAPSHOT = 5, 517
 # Seconds: how long it waits after the first conflict at most, and after the last.
 _FIRST_PAUSE, _LAST_PAUSE = 0.002, 0.25
 
-# None outside of retry, else whether this is the last run.
+# The runs of the innermost call; None outside of retry. Whoever has inherited them finds them over, perhaps.
 _run = contextvars.ContextVar("plait.retry", default=None)
 
 
@@ -48,7 +52,8 @@ def is_retryable(error):
 
 def begin(default="BEGIN CONCURRENT"):
     """The statement that begins a transaction: `default`, and BEGIN IMMEDIATE in the last run of retry."""
-    return "BEGIN IMMEDIATE" if _run.get() else default
+    runs = _run.get()
+    return "BEGIN IMMEDIATE" if runs is not None and runs.is_last() else default
 
 
 def _is_inside():
@@ -66,21 +71,47 @@ def _pause(run):
     return random.uniform(0, min(_FIRST_PAUSE * 2**run, _LAST_PAUSE))
 
 
+def _task():
+    """The task that runs, or None."""
+    loop = asyncio._get_running_loop()
+    return None if loop is None else asyncio.current_task(loop)
+
+
 class _Runs:
     """The runs of one call: which begins, and whether another follows."""
 
-    def __init__(self, attempts):
+    def __init__(self, attempts, task=None):
         self.attempts = attempts
         self.number = 0
+        self.is_running = False
+        # Of a coroutine: others run in its thread while it waits.
+        self.task = task
+        self.thread = threading.get_ident()
 
     def __enter__(self):
         self.number += 1
-        self.token = _run.set(self.number == self.attempts)
+        self.is_running = True
+        self.token = _run.set(self)
         return self
 
     def __exit__(self, kind, error, trace):
+        self.is_running = False
         _run.reset(self.token)
         return error is not None and self.number < self.attempts and is_retryable(error) and not _is_inside()
+
+    def is_last(self):
+        return self.is_running and self.number == self.attempts
+
+    def is_here(self):
+        """Whether the caller runs within the call, and is not just something that it has started."""
+        if not self.is_running:
+            return False
+        return self.thread == threading.get_ident() if self.task is None else self.task is _task()
+
+
+def _is_retried():
+    runs = _run.get()
+    return runs is not None and runs.is_here()
 
 
 def _retrying(function, attempts):
@@ -88,9 +119,9 @@ def _retrying(function, attempts):
 
         @functools.wraps(function)
         async def run(*args, **named):
-            if _run.get() is not None:
+            if _is_retried():
                 return await function(*args, **named)
-            runs = _Runs(attempts)
+            runs = _Runs(attempts, _task())
             while True:
                 with runs:
                     return await function(*args, **named)
@@ -99,7 +130,7 @@ def _retrying(function, attempts):
 
         @functools.wraps(function)
         def run(*args, **named):
-            if _run.get() is not None:
+            if _is_retried():
                 return function(*args, **named)
             runs = _Runs(attempts)
             while True:
@@ -117,7 +148,8 @@ def retry(function=None, *, attempts=10):
         @transaction.atomic
         def sell(show): ...
 
-    It belongs outside of what begins and commits. Within another function that is retried it calls through, so that the outermost one runs all again. After
+    It belongs outside of what begins and commits. Within another function that is retried it calls through, so that the outermost one runs all again; in a task or a thread
+    that such a function has started it does not. After
     `attempts` calls the error goes to the caller. The function must not have done by then what cannot be done twice: send a mail, say.
     """
     if not isinstance(attempts, int) or attempts < 1:
