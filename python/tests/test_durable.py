@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import threading
+from unittest import mock
 
 import plait
 from plait.durable import Durable as Waiters
@@ -218,6 +219,72 @@ class Durable(Case):
         before = len(os.listdir("/proc/self/fd"))
         asyncio.run(main())
         self.assertLessEqual(len(os.listdir("/proc/self/fd")), before)
+
+    def of_two_threads(self, db):
+        """What this thread and another one, which lives until the test ends, have of a database."""
+        both = [db._mine()]
+        has_connection, is_over = threading.Event(), threading.Event()
+
+        def work():
+            both.append(db._mine())
+            has_connection.set()
+            is_over.wait()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(is_over.set)
+        has_connection.wait()
+        return both
+
+    def test_a_loop_that_ends_at_the_moment_of_a_close_is_in_nobodys_way(self):
+        class Ending:
+            """A loop that another thread closes between a look at it and a call."""
+
+            def is_closed(self):
+                return False
+
+            def call_soon_threadsafe(self, *args):
+                raise RuntimeError("Event loop is closed")
+
+        db = self.open()
+        both = self.of_two_threads(db)
+        for one in both:
+            one.durable = Waiters(one.conn)
+            loop = Ending()
+            one.durable._waiting, one.durable._watching = [(1, loop, None)], {loop: os.open(os.devnull, os.O_RDONLY)}
+        before = len(os.listdir("/proc/self/fd"))
+        db.close()
+        self.assertEqual([one.conn.closed for one in both], [True, True])
+        self.assertLessEqual(len(os.listdir("/proc/self/fd")), before - 2)
+
+    def test_what_fails_in_one_connections_close_leaves_none_open(self):
+        db = self.open()
+        both = self.of_two_threads(db)
+        for one in both:
+            one.durable = mock.Mock()
+            one.durable.close.side_effect = ZeroDivisionError
+        with self.assertRaises(ZeroDivisionError):
+            db.close()
+        self.assertEqual([one.conn.closed for one in both], [True, True])
+        for one in both:
+            one.durable = None  # its end closes it again
+
+    def test_a_close_by_another_thread_may_come_while_a_loop_is_let_go_of(self):
+        db = self.open()
+        waiters = Waiters(db._mine().conn)
+
+        class Closing:
+            def is_closed(self):
+                waiters.close()
+                return True
+
+            def call_soon_threadsafe(self, *args):
+                raise RuntimeError("Event loop is closed")
+
+        waiters._watching = {Closing(): os.open(os.devnull, os.O_RDONLY)}
+        waiters._stop_watching(set())
+        self.assertEqual(waiters._watching, {})
 
     @staticmethod
     async def never(db):

@@ -74,10 +74,12 @@ class _Mine:
         self.durable = None
 
     def close(self):
-        if self.durable is not None:
-            self.durable.close()
-        self.handles.clear()
-        self.conn.close()
+        try:
+            if self.durable is not None:
+                self.durable.close()
+        finally:
+            self.handles.clear()
+            self.conn.close()
 
     def __del__(self):
         try:
@@ -270,8 +272,14 @@ class Database:
         with self._lock:
             self._closed = True
             everybody = list(self._all)
+        failure = None
         for mine in everybody:
-            mine.close()
+            try:
+                mine.close()
+            except BaseException as e:  # of a signal handler, say
+                failure = e
+        if failure is not None:
+            raise failure
         return [mine.conn for mine in everybody]
 
     def _wait_until_closed(self, connections, interrupt_at, deadline):

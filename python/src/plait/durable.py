@@ -42,7 +42,7 @@ class Durable:
     def _watch(self, loop):
         """By a new descriptor: an old one is dead if the database has left concurrent mode and come back."""
         if loop in self._watching:
-            _forget(loop, self._watching.pop(loop))
+            self._stop(loop)
         fd = self._conn.notify_fd()
         loop.add_reader(fd, self._look, fd)
         self._watching[loop] = fd
@@ -72,15 +72,18 @@ class Durable:
 
     @staticmethod
     def _answer(loop, future, error):
-        if not loop.is_closed():
-            # Also from another loop of this thread, or at the close by another thread.
-            loop.call_soon_threadsafe(_finish, future, error)
+        _tell(loop, _finish, future, error)
 
     def _stop_watching(self, still_needed):
         running = asyncio._get_running_loop()
         for loop in list(self._watching):
             if loop not in still_needed and (loop is running or loop.is_closed()):
-                _forget(loop, self._watching.pop(loop))
+                self._stop(loop)
+
+    def _stop(self, loop):
+        fd = self._watching.pop(loop, None)
+        if fd is not None:  # else another thread has closed the database
+            _forget(loop, fd)
 
     def close(self):
         """Whoever waits gets an error. From any thread."""
@@ -91,10 +94,17 @@ class Durable:
             self._answer(loop, future, error)
         watching, self._watching = self._watching, {}
         for loop, fd in watching.items():
-            if loop.is_closed():
-                _forget(loop, fd)
-            else:
-                loop.call_soon_threadsafe(_forget, loop, fd)
+            if not _tell(loop, _forget, loop, fd):
+                os.close(fd)
+
+
+def _tell(loop, call, *args):
+    """Has a loop make a call: also another loop of this thread, or at the close by another thread. Whether it can: it may be closed at any moment."""
+    try:
+        loop.call_soon_threadsafe(call, *args)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _forget(loop, fd):
