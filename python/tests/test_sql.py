@@ -53,6 +53,17 @@ class Statements(Case):
         self.assertEqual(self.open().execute("SELECT count(*) FROM t").fetchone(), (5,))
         self.assertEqual((list(written), db.changes, db.last_insert_rowid), ([(4,), (5,)], 2, 5))
 
+    def test_a_write_that_returns_what_is_no_text_is_undone_in_a_transaction_alone(self):
+        db = self.open()
+        db.execute("CREATE TABLE t(a)")
+        sql = "INSERT INTO t VALUES (CAST(x'ff' AS TEXT)), ('second') RETURNING a"
+        with self.assertRaises(UnicodeDecodeError), db.transaction():
+            db.execute(sql)
+        self.assertEqual(db.execute("SELECT count(*) FROM t").fetchone(), (0,))
+        with self.assertRaises(UnicodeDecodeError):
+            db.execute(sql)
+        self.assertEqual(db.execute("SELECT count(*) FROM t").fetchone(), (2,))
+
     def test_columns_are_those_of_the_rows_when_the_schema_has_changed_since(self):
         db = self.open()
         db.script("CREATE TABLE s(a); INSERT INTO s VALUES (1)")
