@@ -164,6 +164,7 @@ int conn_enter(Connection *c){
 
 void conn_leave(Connection *c){
   c->users = 0;
+  c->asking = NULL;
   if( c->closing && c->db ){
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
@@ -256,9 +257,11 @@ PyObject *closed_error(void){
   return end_thread() ? NULL : plain_error(SQLITE_MISUSE, "the database is closed");
 }
 
-/* Raises what a call has failed with, unless a signal handler has raised something by now; always NULL. */
+/* Raises what a call has failed with, unless a signal handler has raised something by now, as where c is NULL; always NULL. */
 PyObject *conn_error(Connection *c, int rc){
-  const char *text = sqlite3_errmsg(c->db);
+  const char *text;
+  if( c==NULL ) return NULL;
+  text = sqlite3_errmsg(c->db);
   /* Where an argument was refused before the connection was looked at, its text is of an earlier call. */
   if( rc!=sqlite3_extended_errcode(c->db) && rc!=(sqlite3_extended_errcode(c->db) & 0xff) ) text = sqlite3_errstr(rc);
   block_failed(c, text);
@@ -306,6 +309,7 @@ static PyObject *conn_new(PyTypeObject *type, PyObject *args, PyObject *named){
   if( rc==SQLITE_OK ){
     sqlite3_extended_result_codes(c->db, 1);
     sqlite3_busy_timeout(c->db, timeout);
+    sqlite3_set_authorizer(c->db, handle_authorize, c);
   }
   Py_END_ALLOW_THREADS
   c->users = 0;

@@ -1,13 +1,16 @@
 /*
-** map.c - Handle, an open map of one connection, and Map, the mapping that programs see: one object for all threads.
+** map.c - Map, the mapping that programs see: one object for all threads.
 **
-** Each thread has a connection, and on it a handle of its own. Map._bind(), in Python, finds or makes the handle of the calling
+** Each thread has a connection, and on it a handle of its own (handle.c). Map._bind(), in Python, finds or makes the handle of the calling
 ** thread; a Map remembers those of the last threads that have asked. A remembered one that was closed is asked for anew.
 ** A value goes through encode(), if there is one, before the call, and through decode() after it: those are Python, and may use the database.
 */
 #include "plait_py.h"
 
 #define REMEMBERED 4
+
+/* How often a write is made again because its table is another one each time. */
+#define CHECKS_MAX 8
 
 typedef struct {
   PyObject_HEAD
@@ -16,65 +19,13 @@ typedef struct {
   PyObject *encode, *decode;        /* NULL: values are of value_kind */
 } Map;
 
-/* ---- handles ---- */
-
-static PyObject *handle_new(PyTypeObject *type, PyObject *args, PyObject *named){
-  PyObject *conn;
-  const char *schema, *table;
-  int flags, rc;
-  plait_map *raw = NULL;
-  Handle *h;
-  Connection *c;
-  (void)named;
-  if( !PyArg_ParseTuple(args, "O!ssi:Handle", connection_type, &conn, &schema, &table, &flags) ) return NULL;
-  c = (Connection*)conn;
-  if( conn_enter(c) ) return NULL;
-  if( c->is_main ) watch_sigint();
-  CALL(c, rc, plait_map_open(c->db, schema, table, flags, &raw));
-  if( rc!=SQLITE_OK ){
-    conn_error(c, rc);
-    conn_leave(c);
-    return NULL;
-  }
-  h = (Handle*)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
-  if( h==NULL ){
-    plait_map_close(raw);
-  }else{
-    h->conn = (Connection*)Py_NewRef(conn);
-    h->child = child_new(c, CHILD_MAP, raw);
-    if( h->child==NULL ) Py_CLEAR(h);
-  }
-  conn_leave(c);
-  return (PyObject*)h;
-}
-
-static void handle_dealloc(PyObject *self){
-  Handle *h = (Handle*)self;
-  if( h->conn ) child_release(h->conn, h->child);
-  Py_XDECREF(h->conn);
-  object_free(self);
-}
-
-static PyType_Slot handle_slots[] = {
-  {Py_tp_doc, "A map that is open on one connection."},
-  {Py_tp_new, handle_new},
-  {Py_tp_dealloc, handle_dealloc},
-  {0, NULL},
-};
-
-PyType_Spec handle_spec = {
-  .name = "plait._plait.Handle",
-  .basicsize = sizeof(Handle),
-  .flags = Py_TPFLAGS_DEFAULT,
-  .slots = handle_slots,
-};
-
 /* ---- one operation ---- */
 
 typedef struct {
   Handle *h;
   Connection *c;
   plait_map *raw;
+  int checks;
   Value key, value, other;
 } Op;
 
@@ -101,12 +52,42 @@ static Handle *handle_of(Map *map){
 
 /* Finds the handle and enters its connection; op_end() in every case. */
 static int op_enter(Op *op, Map *map){
-  op->h = handle_of(map);
+  if( op->h==NULL ) op->h = handle_of(map);
   if( op->h==NULL || conn_enter(op->h->conn) ) return -1;
   op->c = op->h->conn;
   op->raw = op->h->child->raw;
   return 0;
 }
+
+/* Of an entered connection. */
+static void begin_write(Op *op){
+  op->h->is_other = 0;
+  op->h->is_fresh = op->checks>0;
+  op->c->asking = op->h;
+}
+
+/* op_enter() for what writes: where the table is another one than the keys were checked against, the call is denied (handle.c). */
+static int op_enter_to_write(Op *op, Map *map){
+  if( op_enter(op, map) ) return -1;
+  if( op->c->is_main ) watch_sigint();
+  begin_write(op);
+  return 0;
+}
+
+/* After a write: whether to make it again. Only if it was denied, and Python finds the keys fit for the table that is there now. With an exception, and
+** without a connection in the operation, if they are not. */
+static int fits_again(Map *map, Op *op){
+  PyObject *done;
+  if( !op->h->is_other || op->checks++==CHECKS_MAX ) return 0;
+  conn_leave(op->c);
+  op->c = NULL;
+  done = PyObject_CallMethod((PyObject*)map, "_check", "O", op->h);
+  Py_XDECREF(done);
+  return done!=NULL && op_enter_to_write(op, map)==0;
+}
+
+/* Runs expr, which writes, without the GIL. */
+#define WRITE(map, op, rc, expr) do{ CALL((op).c, rc, expr); }while( rc!=SQLITE_OK && fits_again(map, &(op)) )
 
 static int key_from(Map *map, PyObject *o, Value *out){
   return key_value_from(o, map->key_kind, out);
@@ -218,9 +199,8 @@ static int map_contains(PyObject *self, PyObject *key){
 static int put(Map *map, PyObject *key, PyObject *value){
   Op op = {0};
   int rc, failed = -1;
-  if( key_from(map, key, &op.key)==0 && item_from(map, value, &op.value)==0 && op_enter(&op, map)==0 ){
-    if( op.c->is_main ) watch_sigint();
-    CALL(op.c, rc, plait_put(op.raw, op.key.v, op.value.v));
+  if( key_from(map, key, &op.key)==0 && item_from(map, value, &op.value)==0 && op_enter_to_write(&op, map)==0 ){
+    WRITE(map, op, rc, plait_put(op.raw, op.key.v, op.value.v));
     if( rc!=SQLITE_OK ) conn_error(op.c, rc);
     else failed = 0;
   }
@@ -231,9 +211,8 @@ static int put(Map *map, PyObject *key, PyObject *value){
 static int delete(Map *map, PyObject *key){
   Op op = {0};
   int rc, done = -1;
-  if( key_from(map, key, &op.key)==0 && op_enter(&op, map)==0 ){
-    if( op.c->is_main ) watch_sigint();
-    CALL(op.c, rc, plait_delete(op.raw, op.key.v, &done));
+  if( key_from(map, key, &op.key)==0 && op_enter_to_write(&op, map)==0 ){
+    WRITE(map, op, rc, plait_delete(op.raw, op.key.v, &done));
     if( rc!=SQLITE_OK ){
       conn_error(op.c, rc);
       done = -1;
@@ -257,9 +236,8 @@ static PyObject *map_insert(PyObject *self, PyObject *args){
   Op op = {0};
   int rc, done = 0;
   if( !PyArg_ParseTuple(args, "OO:insert", &key, &value) ) return NULL;
-  if( key_from(map, key, &op.key)==0 && item_from(map, value, &op.value)==0 && op_enter(&op, map)==0 ){
-    if( op.c->is_main ) watch_sigint();
-    CALL(op.c, rc, plait_insert(op.raw, op.key.v, op.value.v, &done));
+  if( key_from(map, key, &op.key)==0 && item_from(map, value, &op.value)==0 && op_enter_to_write(&op, map)==0 ){
+    WRITE(map, op, rc, plait_insert(op.raw, op.key.v, op.value.v, &done));
     answer = rc==SQLITE_OK ? PyBool_FromLong(done) : conn_error(op.c, rc);
   }
   op_end(&op);
@@ -274,9 +252,8 @@ static PyObject *map_add(PyObject *self, PyObject *args){
   int rc;
   if( !PyArg_ParseTuple(args, "OO:add", &key, &delta) ) return NULL;
   if( key_from(map, key, &op.key)==0 && value_from(delta, KIND_INT, "what is added", &op.value)==0
-   && op_enter(&op, map)==0 ){
-    if( op.c->is_main ) watch_sigint();
-    CALL(op.c, rc, plait_add(op.raw, op.key.v, op.value.v.integer, &sum));
+   && op_enter_to_write(&op, map)==0 ){
+    WRITE(map, op, rc, plait_add(op.raw, op.key.v, op.value.v.integer, &sum));
     answer = rc==SQLITE_OK ? PyLong_FromLongLong(sum) : conn_error(op.c, rc);
   }
   op_end(&op);
@@ -297,9 +274,8 @@ static PyObject *map_swap(PyObject *self, PyObject *args){
   int rc, done = 0;
   if( !PyArg_ParseTuple(args, "OOO:compare_and_swap", &key, &expected, &value) ) return NULL;
   if( key_from(map, key, &op.key)==0 && maybe_item_from(map, expected, &op.value)==0
-   && maybe_item_from(map, value, &op.other)==0 && op_enter(&op, map)==0 ){
-    if( op.c->is_main ) watch_sigint();
-    CALL(op.c, rc, plait_compare_and_swap(op.raw, op.key.v, op.value.v, op.other.v, &done));
+   && maybe_item_from(map, value, &op.other)==0 && op_enter_to_write(&op, map)==0 ){
+    WRITE(map, op, rc, plait_compare_and_swap(op.raw, op.key.v, op.value.v, op.other.v, &done));
     answer = rc==SQLITE_OK ? PyBool_FromLong(done) : conn_error(op.c, rc);
   }
   op_end(&op);
@@ -396,9 +372,8 @@ static PyObject *map_put_many(PyObject *self, PyObject *pairs){
     items[i].key = holds[2*i].v;
     items[i].value = holds[2*i+1].v;
   }
-  if( !failed && op_enter(&op, map)==0 ){
-    if( op.c->is_main ) watch_sigint();
-    CALL(op.c, rc, plait_batch(op.raw, (int)n, items, NULL));
+  if( !failed && op_enter_to_write(&op, map)==0 ){
+    WRITE(map, op, rc, plait_batch(op.raw, (int)n, items, NULL));
     if( rc!=SQLITE_OK ) conn_error(op.c, rc);
   }
   op_end(&op);
@@ -428,15 +403,18 @@ static int range_enter(Map *map, Op *op, PyObject *lo, PyObject *hi, int flags, 
 }
 
 static PyObject *over_range(PyObject *self, PyObject *args, int (*call)(plait_map*, const plait_range*, sqlite3_int64*)){
+  Map *map = (Map*)self;
   PyObject *lo, *hi, *answer = NULL;
   Op op = {0};
   plait_range range;
   sqlite3_int64 n;
   int flags, rc;
   if( !PyArg_ParseTuple(args, "OOi", &lo, &hi, &flags) ) return NULL;
-  if( range_enter((Map*)self, &op, lo, hi, flags, &range)==0 ){
+  if( range_enter(map, &op, lo, hi, flags, &range)==0 ){
     if( op.c->is_main ) watch_sigint();
-    CALL(op.c, rc, call(op.raw, &range, &n));
+    /* A range that is deleted is so by the program that writes. */
+    if( call==plait_delete_range ) begin_write(&op);
+    WRITE(map, op, rc, call(op.raw, &range, &n));
     answer = rc==SQLITE_OK ? PyLong_FromLongLong(n) : conn_error(op.c, rc);
   }
   op_end(&op);
@@ -515,6 +493,16 @@ static PyObject *map_cursor(PyObject *self, PyObject *args){
 
 /* ---- the type ---- */
 
+/* The declared type of the key now, or None. */
+static PyObject *map_key_type(PyObject *self, PyObject *unused){
+  Op op = {0};
+  PyObject *type = NULL;
+  (void)unused;
+  if( op_enter(&op, (Map*)self)==0 ) type = handle_key_type(op.h);
+  op_end(&op);
+  return type;
+}
+
 static PyObject *map_setup(PyObject *self, PyObject *args){
   Map *map = (Map*)self;
   PyObject *key, *value, *encode, *decode;
@@ -564,6 +552,7 @@ static PyMethodDef methods[] = {
   {"_has", map_has, METH_VARARGS, NULL},
   {"_end", map_end, METH_VARARGS, NULL},
   {"_cursor", map_cursor, METH_VARARGS, NULL},
+  {"_key_type", map_key_type, METH_NOARGS, NULL},
   {"_setup", map_setup, METH_VARARGS, NULL},
   {NULL, NULL, 0, NULL},
 };

@@ -40,6 +40,7 @@ struct Child {
 };
 
 typedef struct Transaction Transaction;
+typedef struct Handle Handle;
 
 typedef struct {
   PyObject_HEAD
@@ -52,6 +53,7 @@ typedef struct {
   int graves;
   unsigned sigints;       /* as of the beginning of the call */
   int was_autocommit;
+  Handle *asking;         /* of the write in progress: its table may have become another one (handle.c); else NULL */
   Transaction *block;     /* the innermost open one, borrowed: transaction.c */
   char *why;              /* what ended the transaction of the open blocks, or NULL */
   int must_roll_back;
@@ -60,11 +62,15 @@ typedef struct {
   PyObject *statements;   /* dict: text to a list with one idle Child in a capsule */
 } Connection;
 
-typedef struct {
+struct Handle {
   PyObject_HEAD
   Connection *conn;
   Child *child;
-} Handle;
+  char *schema, *table;
+  char *column, *type;    /* the key as it was when it was found fit for the keys that are written, or NULL */
+  int is_fresh;           /* that was within this write */
+  int is_other;           /* the write was denied: the key has another type by now */
+};
 
 /* A Python object as a value of the library: v points into hold. */
 typedef struct {
@@ -144,6 +150,10 @@ void block_failed(Connection *c, const char *text);
 void script_failed(Connection *c);
 int cut_error(void);
 extern PyType_Spec transaction_spec;
+
+/* handle.c */
+int handle_authorize(void *conn, int code, const char *table, const char *column, const char *schema, const char *inner);
+PyObject *handle_key_type(Handle *h);
 
 /* map.c, cursor.c */
 extern PyType_Spec connection_spec, handle_spec, map_spec, cursor_spec;

@@ -5,6 +5,7 @@ import copy
 import gc
 import pickle
 import sqlite3
+import threading
 import weakref
 
 import plait
@@ -370,6 +371,72 @@ class Refused(Case):
                         self.assertIn(key, possible)
                         self.assertEqual(list(map), sorted(some))
                         map.clear()
+
+    def test_a_table_that_is_made_anew_takes_the_keys_that_it_does_not_turn_into_something_else(self):
+        db, other = self.open(), self.open()
+        forms = {"(k TEXT PRIMARY KEY, v)": True, "(k INTEGER PRIMARY KEY, v)": False, "(v, k PRIMARY KEY)": True, "(name BLOB PRIMARY KEY, v) WITHOUT ROWID": True,
+                 "(k NUMERIC PRIMARY KEY, v CHECK (v <> 'no'))": False, "(k ANY PRIMARY KEY, v ANY) STRICT": True, "(k ANY PRIMARY KEY, v)": False}
+        writes = {
+            "put": lambda map: map.__setitem__("12", "b"), "insert": lambda map: map.insert("13", "b"), "update": lambda map: map.update({"14": "b"}),
+            "swap": lambda map: map.compare_and_swap("15", plait.ABSENT, "b"), "add": lambda map: map.add("16", 1), "delete": lambda map: map.pop("7", None),
+            "delete_range": lambda map: map.delete_range(start="1", stop="2"),
+        }
+        for what, write in writes.items():
+            for has_written in (True, False):
+                table = f"{what}_{has_written}"
+                map, every = db.map(table), db.map(table, key=None)
+                if has_written:
+                    map["1"], every[2] = "a", "a"
+                for form, is_fit in forms.items():
+                    with self.subTest(write=what, form=form, has_written=has_written):
+                        other.script(f"DROP TABLE {table}; CREATE TABLE {table}{form}")
+                        every[7] = 1  # through a handle of its own, which takes all keys
+                        if is_fit:
+                            write(map)
+                            self.assertEqual(map.get("12"), "b" if what == "put" else None)
+                            continue
+                        for _ in range(2):
+                            with self.assertRaisesRegex(ValueError, "as which SQLite stores str as"):
+                                write(map)
+                            with self.assertRaisesRegex(ValueError, "as which SQLite stores str as"), db.transaction():
+                                write(map)
+                        self.assertEqual(dict(every), {7: 1})
+                        with self.assertRaisesRegex(ValueError, "as which SQLite stores str as"):
+                            db.map(table)
+
+    def test_a_thread_that_comes_later_finds_the_table_that_is_there_then(self):
+        db = self.open()
+        map = db.map("m")
+        map["12"] = 1
+        db.script("DROP TABLE m; CREATE TABLE m(k INTEGER PRIMARY KEY, v)")
+        failures = []
+
+        def work():
+            try:
+                map["12"] = 1
+            except ValueError as e:
+                failures.append(str(e))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        self.assertRegex(failures[0], "declared INTEGER")
+        db.script("DROP TABLE m; CREATE TABLE m(k TEXT PRIMARY KEY, v)")
+        map["12"] = 2
+        self.assertEqual(map, {"12": 2})
+
+    def test_bounds_beside_a_prefix_ask_for_the_order_of_the_table_that_is_there(self):
+        db, other = self.open(), self.open()
+        map = db.map("m", key=None)
+        map["a"] = 1
+        self.assertEqual(list(map.keys(prefix="a", start="a")), ["a"])
+        other.script("DROP TABLE m; CREATE TABLE m(k NUMERIC PRIMARY KEY, v)")
+        with self.assertRaisesRegex(plait.Error, "stored as a number"):
+            map.keys(prefix="a", start="a")
+        other.script("DROP TABLE m; CREATE TABLE m(name TEXT PRIMARY KEY, v)")
+        map["a"] = 1
+        for _ in range(2):
+            self.assertEqual(list(map.keys(prefix="a", start="a")), ["a"])
 
     def test_what_sql_has_stored_otherwise_is_said_and_not_converted(self):
         db = self.open()

@@ -231,24 +231,25 @@ class Database:
             raise _plait.Error(f"the database is in journal mode {answer} and cannot be brought into {asked}")
 
     def _column(self, schema, table):
-        """The declared type of a map's key, and its affinity as SQLite has it; none: what is written stays as it is."""
-        rows = self.execute("SELECT upper(type) FROM pragma_table_xinfo(?, ?) WHERE pk = 1", (table, schema)).fetchall()
-        declared = rows[0][0] if rows else ""
+        """The name of a map's key, its declared type, and its affinity as SQLite has it; none: what is written stays as it is."""
+        rows = self.execute("SELECT name, upper(type) FROM pragma_table_xinfo(?, ?) WHERE pk = 1", (table, schema)).fetchall()
+        name, declared = rows[0] if rows else ("", "")
         if declared == "ANY" and (1,) in self.execute("SELECT strict FROM pragma_table_list(?) WHERE schema = ? COLLATE NOCASE", (table, schema)).fetchall():
-            return declared, "none"
+            return name, declared, "none"
         for affinity, words in _AFFINITIES:
             if any(word in declared for word in words):
-                return declared, affinity
-        return declared, "numeric" if declared else "none"
+                return name, declared, affinity
+        return name, declared, "numeric" if declared else "none"
 
     def _check_key(self, schema, table, kind):
-        """A key that the column's affinity turns into another type could be written, and not be read."""
-        declared, affinity = self._column(schema, table)
+        """A key that the column's affinity turns into another type could be written, and not be read. The name and the declared type of a column that does not."""
+        name, declared, affinity = self._column(schema, table)
         if affinity in _CONVERTING[kind]:
             raise ValueError(
                 f"the keys of {table} are declared {declared or 'without a type'}, as which SQLite stores {kind} as {affinity}"
                 f"{' where it looks like a number' if kind == 'str' else ''}: say key= of that type, or key=None"
             )
+        return name, declared
 
     def close(self):
         """Closes the connections of all threads; calls in progress end first, and it waits for them. Open transactions are rolled back.

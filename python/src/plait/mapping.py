@@ -140,7 +140,8 @@ class Items(_View, ItemsView):
 class Map(_plait.Map, MutableMapping):
     """A table of one key and one value as a mapping. Made by Database.map(); any thread may use it."""
 
-    _has_text_order = False
+    # The declared type of the key when its texts were found to be in Python's order.
+    _in_text_order = None
 
     def __init__(self, db, table, key, value, schema, create):
         kind = key_kind(key)
@@ -150,8 +151,12 @@ class Map(_plait.Map, MutableMapping):
         # No table of such a name can be made: those that SQLite has may be read.
         create = create and not str(table).lower().startswith("sqlite_")
         self._place = (schema, table, (_CREATE[kind] if create else 0) | (_READONLY if db.readonly else 0))
-        self._bind()
-        db._check_key(schema, table, kind)
+        self._kind = kind
+        handle = db._mine().handles.get((kind, *self._place))
+        if handle is None:
+            self._bind()
+        else:
+            self._check(handle)
 
     @property
     def db(self):
@@ -165,22 +170,30 @@ class Map(_plait.Map, MutableMapping):
     def _bind(self):
         """The open map of the calling thread, for C."""
         mine = self._db._mine()
-        handle = mine.handles.get(self._place)
+        place = (self._kind, *self._place)
+        handle = mine.handles.get(place)
         if handle is None:
-            handle = mine.handles[self._place] = _plait.Handle(mine.conn, *self._place)
+            handle = _plait.Handle(mine.conn, *self._place)
+            self._check(handle)
+            mine.handles[place] = handle
         return handle
+
+    def _check(self, handle):
+        """Before its first use, and for C where its table has another key by now than at the last look."""
+        schema, table, _ = self._place
+        handle.checked(*self._db._check_key(schema, table, self._kind))
 
     def _check_text_order(self):
         """Python has texts in the order of UTF-8, and a bound may be stored as a number."""
-        if self._has_text_order:
+        if self._in_text_order is not None and self._in_text_order == self._key_type():
             return
         schema, table, _ = self._place
-        declared, affinity = self._db._column(schema, table)
+        _, declared, affinity = self._db._column(schema, table)
         if affinity not in ("none", "text"):
             raise _plait.Error(f"the keys of {table} are declared {declared}, where a text may be stored as a number: prefix= goes without start= and stop= there")
         if self._db.execute("PRAGMA encoding").fetchone() != ("UTF-8",):
             raise _plait.Error("the database has its texts in UTF-16, in another order than Python's: prefix= goes without start= and stop= there")
-        self._has_text_order = True
+        self._in_text_order = self._key_type()
 
     def __repr__(self):
         return f"<plait.Map {self.name!r} of {self._db!r}>"
