@@ -8,13 +8,17 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::database::{Database, Shared};
 use crate::error::{Error, Result};
 use crate::ffi;
 use crate::session::Session;
 use crate::transaction::{self, Runs, Snapshot, Transaction};
+
+/// Between two looks at a new file that others open too.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// When a commit returns; `PRAGMA synchronous`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,20 +162,43 @@ impl Options {
             Synchronous::Normal => "PRAGMA synchronous=NORMAL",
             Synchronous::Off => "PRAGMA synchronous=OFF",
         })?;
-        if session.note_mode()? != "concurrent" && sets_mode {
-            session.execute_batch("PRAGMA main.journal_mode=concurrent")?;
-            let mode = session.note_mode()?;
-            if mode != "concurrent" {
-                return Err(Error::Refused(format!(
-                    "the file stays in journal mode {mode}, and should be in concurrent mode; keep_journal_mode() leaves it as it is"
-                )));
-            }
+        if sets_mode {
+            self.make_concurrent(session)?;
+        } else {
+            session.note_mode()?;
         }
         session.execute_batch(&self.on_open)
     }
 
+    /// Who is first changes the file. Others who open it at that moment are told that it is locked, whatever their timeout is, and look again.
+    fn make_concurrent(&self, session: &Session) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            match set_mode(session) {
+                Err(error) if error.code() == ffi::BUSY && begun.elapsed() < self.busy_timeout => {
+                    thread::sleep(PAUSE);
+                }
+                done => return done,
+            }
+        }
+    }
+
     pub(crate) fn runs_of_each(&self) -> Runs {
         self.runs
+    }
+}
+
+/// Puts the file into concurrent mode, unless it is.
+fn set_mode(session: &Session) -> Result<()> {
+    if session.note_mode()? == "concurrent" {
+        return Ok(());
+    }
+    session.execute_batch("PRAGMA main.journal_mode=concurrent")?;
+    match session.note_mode()?.as_str() {
+        "concurrent" => Ok(()),
+        mode => Err(Error::Refused(format!(
+            "the file stays in journal mode {mode}, and should be in concurrent mode; keep_journal_mode() leaves it as it is"
+        ))),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Threads that share a database.
 
+use std::sync::Barrier;
 use std::thread;
 
 use plait::{Connection, Database, MapDefinition, Result};
@@ -63,6 +64,30 @@ fn a_connection_goes_to_another_thread_and_back() -> Result<()> {
     });
     let connection = there.join().expect("it does not panic")?;
     assert_eq!(connection.map(COUNTS)?.get("n")?, Some(2));
+    Ok(())
+}
+
+#[test]
+fn who_opens_a_new_file_beside_others_waits_for_them() -> Result<()> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let barrier = Barrier::new(THREADS as usize);
+    for round in 0..ROUNDS {
+        let path = folder.path().join(format!("{round}.db"));
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    barrier.wait();
+                    let connection = Connection::open(&path).expect("it opens");
+                    assert!(connection.is_concurrent());
+                    connection
+                        .map(COUNTS)
+                        .and_then(|mut counts| counts.add("n", 1))
+                        .expect("it counts");
+                });
+            }
+        });
+        assert_eq!(Connection::open(&path)?.map(COUNTS)?.get("n")?, Some(THREADS));
+    }
     Ok(())
 }
 
