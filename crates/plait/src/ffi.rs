@@ -35,6 +35,7 @@ pub const ABORT: c_int = 4;
 pub const BUSY: c_int = 5;
 pub const MISMATCH: c_int = 20;
 pub const MISUSE: c_int = 21;
+pub const AUTH: c_int = 23;
 pub const ROW: c_int = 100;
 pub const DONE: c_int = 101;
 pub const BUSY_SNAPSHOT: c_int = 517;
@@ -72,6 +73,17 @@ pub const UTF8: u8 = 1;
 unsafe extern "C" {
     pub fn sqlite3_close_v2(db: *mut RawDb) -> c_int;
     pub fn sqlite3_errstr(code: c_int) -> *const c_char;
+    pub fn sqlite3_table_column_metadata(
+        db: *mut RawDb,
+        schema: *const c_char,
+        table: *const c_char,
+        column: *const c_char,
+        declared: *mut *const c_char,
+        collation: *mut *const c_char,
+        is_not_null: *mut c_int,
+        is_key: *mut c_int,
+        is_autoincrement: *mut c_int,
+    ) -> c_int;
     pub fn sqlite3_bind_parameter_count(statement: *mut RawStatement) -> c_int;
     pub fn sqlite3_bind_text64(
         statement: *mut RawStatement,

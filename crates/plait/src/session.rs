@@ -1,7 +1,7 @@
 //! [`Session`]: what can be done with an open connection, whoever has opened it.
 //!
 //! Maps that are not in use are kept open, for the next time that they are asked for. A kept one is asked first whether its
-//! table is still there; if not it is opened anew, which creates the table if the definition says so.
+//! table is still there, with a key that fits; if not it is opened anew, which creates the table if the definition says so.
 //!
 //! Invariants
 //! - OPEN-1 `db` is open as long as the session: an owner closes it when the session is dropped, a borrower borrows it for longer.
@@ -47,6 +47,8 @@ pub(crate) struct Handle {
     schema: CString,
     table: CString,
     flags: c_int,
+    /// The column of its keys; none where nobody may ask for it.
+    key: Option<CString>,
 }
 
 impl Handle {
@@ -174,7 +176,7 @@ impl Session {
             })
         };
         let (schema, table) = (name(definition.schema)?, name(definition.table)?);
-        if let Some(kept) = self.take_kept(&schema, &table, flags)? {
+        if let Some(kept) = self.take_kept::<K>(&schema, &table, flags)? {
             return Ok(kept);
         }
         let mut raw = ptr::null_mut();
@@ -184,13 +186,21 @@ impl Session {
         };
         self.check(code, || format!("map \"{}\"", definition.table))?;
         let raw = NonNull::new(raw).ok_or_else(|| Error::of_code(ffi::MISUSE, "opening a map"))?;
-        let handle = Handle { raw, schema, table, flags };
-        self.check_keys::<K>(definition.schema, definition.table)?;
+        let mut handle = Handle { raw, schema, table, flags, key: None };
+        if let Some((key, declared)) = self.key_column(definition.schema, definition.table)? {
+            check_keys::<K>(definition.table, &declared)?;
+            handle.key = CString::new(key).ok();
+        }
         Ok(handle)
     }
 
-    /// A kept map whose table is there.
-    fn take_kept(&self, schema: &CString, table: &CString, flags: c_int) -> Result<Option<Handle>> {
+    /// A kept map whose table is there, with a key that fits.
+    fn take_kept<K: Key>(
+        &self,
+        schema: &CString,
+        table: &CString,
+        flags: c_int,
+    ) -> Result<Option<Handle>> {
         let mut kept = self.kept.borrow_mut();
         let is_it = |h: &Handle| h.table == *table && h.schema == *schema && h.flags == flags;
         let Some(at) = kept.iter().position(is_it) else { return Ok(None) };
@@ -201,7 +211,15 @@ impl Session {
         let code =
             unsafe { ffi::plait_get_many(handle.raw.as_ptr(), 0, ptr::null(), ptr::null_mut()) };
         match code & 0xff {
-            ffi::OK => Ok(Some(handle)),
+            ffi::OK => match &handle.key {
+                None => Ok(Some(handle)),
+                Some(key) => match self.declared(&handle, key) {
+                    None => Ok(None),
+                    Some(declared) => {
+                        check_keys::<K>(handle.table(), &declared).map(|()| Some(handle))
+                    }
+                },
+            },
             ffi::ERROR => Ok(None),
             _ => Err(self.error(code, format!("map \"{}\"", handle.table()))),
         }
@@ -215,19 +233,49 @@ impl Session {
         }
     }
 
-    /// Refuses a table whose key column would change the keys that are put. Where the column cannot be asked for, keys that are read tell.
-    fn check_keys<K: Key>(&self, schema: &str, table: &str) -> Result<()> {
-        let sql = "SELECT type FROM pragma_table_xinfo(?1, ?2) WHERE pk=1";
-        let declared =
-            self.query_row(sql, crate::params![table, schema], |row| row.get::<String>(0));
-        match declared {
-            Ok(Some(declared)) if !K::CREATES.fits(&declared) => Err(Error::Refused(format!(
-                "map \"{table}\" has keys of type {declared}, and is asked for with keys of type {}",
-                K::NAME
-            ))),
-            _ => Ok(()),
+    /// The key column of a table, and the type that it is declared with. None where an authorizer lets nobody ask: there, keys that are read tell.
+    fn key_column(&self, schema: &str, table: &str) -> Result<Option<(String, String)>> {
+        let sql = "SELECT name, type FROM pragma_table_xinfo(?1, ?2) WHERE pk=1";
+        let found = self.query_row(sql, crate::params![table, schema], |row| {
+            Ok((row.get::<String>(0)?, row.get::<String>(1)?))
+        });
+        match found {
+            Err(error) if error.code() == ffi::AUTH => Ok(None),
+            found => found,
         }
     }
+
+    /// The declared type of a map's key in the schema that the last statement has seen; none if the key is another column by now. It costs no statement.
+    fn declared(&self, handle: &Handle, key: &CString) -> Option<String> {
+        let (mut declared, mut is_key) = (ptr::null(), 0);
+        // SAFETY: OPEN-1; the names are C strings, two take the answers, and the others are not wanted.
+        let code = unsafe {
+            ffi::sqlite3_table_column_metadata(
+                self.raw(),
+                handle.schema.as_ptr(),
+                handle.table.as_ptr(),
+                key.as_ptr(),
+                &raw mut declared,
+                ptr::null_mut(),
+                ptr::null_mut(),
+                &raw mut is_key,
+                ptr::null_mut(),
+            )
+        };
+        // SAFETY: null, or a text of the schema, which stays until that changes.
+        (code == ffi::OK && is_key != 0).then(|| unsafe { ffi::owned_text(declared) })
+    }
+}
+
+/// Refuses a table whose key column would change the keys that are put.
+fn check_keys<K: Key>(table: &str, declared: &str) -> Result<()> {
+    if K::CREATES.fits(declared) {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "map \"{table}\" has keys of type {declared}, and is asked for with keys of type {}",
+        K::NAME
+    )))
 }
 
 // SAFETY: a session moves with its owner alone (a `Borrowed`, which has one too, is not `Send`), and nothing that borrows it can then exist. The

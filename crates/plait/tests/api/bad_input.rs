@@ -34,6 +34,31 @@ fn a_map_is_refused_where_its_keys_would_be_changed() -> Result<()> {
 }
 
 #[test]
+fn a_map_that_was_open_before_is_refused_where_its_table_has_another_key_by_now() -> Result<()> {
+    let place = Place::new();
+    let (connection, other) = (place.connect(), place.connect());
+    const NAMES: MapDefinition<&str, i64> = MapDefinition::new("t");
+    const NUMBERS: MapDefinition<i64, i64> = MapDefinition::new("t").existing();
+    connection.map(NAMES)?.put("12", 1)?;
+    for (key, fits) in
+        [("k INTEGER", false), ("name TEXT", true), ("k", true), ("k NUMERIC", false)]
+    {
+        other.execute_batch(&format!("DROP TABLE t; CREATE TABLE t({key} PRIMARY KEY, v)"))?;
+        if fits {
+            connection.map(NAMES)?.put("12", 2)?;
+            assert_eq!(connection.map(NAMES)?.get("12")?, Some(2));
+        } else {
+            assert!(text(connection.map(NAMES)).contains("has keys of type"));
+            connection.map(NUMBERS)?;
+        }
+    }
+    // One that was open for other keys is no proof for these.
+    connection.read_map(NUMBERS)?;
+    assert!(text(connection.read_map(NAMES)).contains("NUMERIC"));
+    Ok(())
+}
+
+#[test]
 fn a_value_of_another_type_is_an_error_that_names_its_key() -> Result<()> {
     let connection = memory();
     let mut ages = connection.map(MapDefinition::<&str, i64>::new("ages"))?;

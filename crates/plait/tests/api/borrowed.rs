@@ -115,6 +115,20 @@ fn a_handle_of_c_is_borrowed_and_null_is_none() -> Result<()> {
 }
 
 #[test]
+fn a_map_whose_key_cannot_be_asked_for_is_refused_with_the_reason() -> Anything<()> {
+    let theirs = rusqlite::Connection::open_in_memory()?;
+    theirs.execute_batch("CREATE TABLE ages(k INTEGER PRIMARY KEY, v)")?;
+    let borrowed = Borrowed::from_rusqlite(&theirs)?;
+    // SAFETY: nothing is done with it that rusqlite would mind.
+    let handle = unsafe { theirs.handle() };
+    // SAFETY: the connection is open.
+    unsafe { rusqlite::ffi::sqlite3_limit(handle, rusqlite::ffi::SQLITE_LIMIT_SQL_LENGTH, 20) };
+    let error = borrowed.map(AGES).err().expect("no statement is that short");
+    assert_eq!(error.code(), rusqlite::ffi::SQLITE_TOOBIG, "{error}");
+    Ok(())
+}
+
+#[test]
 fn a_connection_of_ours_does_not_mind_one_of_rusqlite() -> Anything<()> {
     let place = Place::new();
     let mut ours: Connection = place.connect();
