@@ -22,8 +22,10 @@ int handle_authorize(void *conn, int code, const char *table, const char *column
   Handle *h = ((Connection*)conn)->asking;
   const char *type;
   int is_key;
-  (void)inner;
-  if( h==NULL || code!=SQLITE_READ || schema==NULL ) return SQLITE_OK;
+  /* What triggers read does not count, nor what else runs within the write: of its columns the key alone is of the type that is asked for here. A rowid is
+  ** called ROWID, and described as if it was the key. */
+  if( h==NULL || code!=SQLITE_READ || schema==NULL || inner!=NULL ) return SQLITE_OK;
+  if( strcmp(column, "ROWID")==0 && (h->column==NULL || sqlite3_stricmp(h->column, "ROWID")!=0) ) return SQLITE_OK;
   if( sqlite3_stricmp(table, h->table)!=0 || sqlite3_stricmp(schema, h->schema)!=0 ) return SQLITE_OK;
   type = type_now(h, column, &is_key);
   if( !is_key ) return SQLITE_OK;

@@ -74,10 +74,11 @@ static int op_enter_to_write(Op *op, Map *map){
   return 0;
 }
 
-/* After a write: whether to make it again. Only if it was denied, and Python finds the keys fit for the table that is there now. With an exception, and
-** without a connection in the operation, if they are not. */
-static int fits_again(Map *map, Op *op){
+/* After a write that has failed: whether to make it again. Only if it was denied, and Python finds the keys fit for the table that is there now. With an
+** exception, and without a connection in the operation, if they are not. */
+static int fits_again(Map *map, Op *op, int rc){
   PyObject *done;
+  if( (rc & 0xff)!=SQLITE_AUTH || PyErr_Occurred() ) return 0;
   if( !op->h->is_other || op->checks++==CHECKS_MAX ) return 0;
   conn_leave(op->c);
   op->c = NULL;
@@ -87,7 +88,7 @@ static int fits_again(Map *map, Op *op){
 }
 
 /* Runs expr, which writes, without the GIL. */
-#define WRITE(map, op, rc, expr) do{ CALL((op).c, rc, expr); }while( rc!=SQLITE_OK && fits_again(map, &(op)) )
+#define WRITE(map, op, rc, expr) do{ CALL((op).c, rc, expr); }while( rc!=SQLITE_OK && fits_again(map, &(op), rc) )
 
 static int key_from(Map *map, PyObject *o, Value *out){
   return key_value_from(o, map->key_kind, out);
@@ -413,8 +414,12 @@ static PyObject *over_range(PyObject *self, PyObject *args, int (*call)(plait_ma
   if( range_enter(map, &op, lo, hi, flags, &range)==0 ){
     if( op.c->is_main ) watch_sigint();
     /* A range that is deleted is so by the program that writes. */
-    if( call==plait_delete_range ) begin_write(&op);
-    WRITE(map, op, rc, call(op.raw, &range, &n));
+    if( call==plait_delete_range ){
+      begin_write(&op);
+      WRITE(map, op, rc, call(op.raw, &range, &n));
+    }else{
+      CALL(op.c, rc, call(op.raw, &range, &n));
+    }
     answer = rc==SQLITE_OK ? PyLong_FromLongLong(n) : conn_error(op.c, rc);
   }
   op_end(&op);

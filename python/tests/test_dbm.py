@@ -175,6 +175,19 @@ class Dbm(Case):
             db.sync()
             self.assertGreaterEqual(db._db._mine().conn.durable(), other.ticket())
 
+    def test_a_shelf_whose_file_has_lost_its_name_is_closed(self):
+        shelf = shelve.Shelf(plait.dbm.open(self.path, "c"))
+        shelf["a"] = 1
+        other = plait.dbm.open(self.path, "w")
+        self.addCleanup(other.close)
+        other["c"] = b"3"
+        shelf.sync()
+        os.rename(self.path, self.path + ".moved")
+        shelf["b"] = 2
+        shelf.sync()
+        shelf.close()
+        self.assertFalse(os.path.exists(self.path))
+
     def test_sync_works_beside_an_iteration_that_began_alone(self):
         with plait.dbm.open(self.path, "c") as db:
             db["a"] = "1"

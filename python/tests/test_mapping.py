@@ -404,6 +404,46 @@ class Refused(Case):
                         with self.assertRaisesRegex(ValueError, "as which SQLite stores str as"):
                             db.map(table)
 
+    def test_triggers_may_read_rowids(self):
+        """Which the library describes to an authorizer as keys."""
+        db = self.open()
+        db.script("""
+            CREATE TABLE log(a);
+            CREATE TABLE m(k TEXT PRIMARY KEY, v);
+            CREATE VIRTUAL TABLE words USING fts5(v, content=m, content_rowid=rowid);
+            CREATE TRIGGER mi AFTER INSERT ON m BEGIN
+                INSERT INTO log SELECT v FROM m WHERE rowid = new.rowid;
+                INSERT INTO words(rowid, v) VALUES (new.rowid, new.v);
+            END;
+            CREATE TRIGGER mu AFTER UPDATE ON m BEGIN
+                INSERT INTO log VALUES (old.rowid);
+                INSERT INTO words(words, rowid, v) VALUES ('delete', old.rowid, old.v);
+                INSERT INTO words(rowid, v) VALUES (new.rowid, new.v);
+            END;
+            CREATE TRIGGER md AFTER DELETE ON m BEGIN
+                INSERT INTO words(words, rowid, v) VALUES ('delete', old.rowid, old.v);
+            END;
+        """)
+        for map in (db.map("m"), db.map("m", key=None)):
+            map["a"] = "one two"
+            map["a"] = "two three"
+            map.update({"a": "three", "b": "four"})
+            self.assertEqual(db.execute("SELECT rowid, v FROM words WHERE words MATCH 'three OR one'").fetchall(), [(1, "three")])
+            self.assertEqual(map.pop("a"), "three")
+            map.clear()
+        self.assertEqual(db.execute("SELECT count(*) FROM words").fetchone(), (0,))
+
+    def test_a_map_whose_table_was_dropped_is_made_anew(self):
+        db = self.open()
+        map = db.map("m")
+        map["a"] = 1
+        db.execute("DROP TABLE m")
+        with self.assertRaisesRegex(plait.Error, "no such table"):
+            db.map("m", create=False)["a"]
+        again = db.map("m")
+        again["b"] = 2
+        self.assertEqual((dict(map), dict(again)), ({"b": 2},) * 2)
+
     def test_a_thread_that_comes_later_finds_the_table_that_is_there_then(self):
         db = self.open()
         map = db.map("m")

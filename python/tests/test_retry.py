@@ -134,21 +134,32 @@ class Retry(Case):
         self.assertEqual((asyncio.run(main()), began), ("BEGIN CONCURRENT", ["BEGIN CONCURRENT", "BEGIN IMMEDIATE"]))
 
     def test_coroutines_within_another_one_leave_it_to_that(self):
-        inner, began = self.failing(1, refusal())
-        calls = []
+        async def directly(call):
+            return await call
 
-        @plait.retry
-        async def part():
-            await asyncio.sleep(0)
-            return inner()
+        async def in_time(call):
+            return await asyncio.wait_for(call, 60)  # in a task, before Python 3.12
 
-        @plait.retry
-        async def outer():
-            calls.append(1)
-            return await part()
+        async def together(call):
+            return (await asyncio.gather(call, asyncio.sleep(0)))[0]
 
-        self.assertEqual(asyncio.run(outer()), "done")
-        self.assertEqual((len(calls), len(began)), (2, 2))
+        for how in (directly, in_time, together):
+            with self.subTest(how.__name__):
+                inner, began = self.failing(1, refusal())
+                calls = []
+
+                @plait.retry
+                async def part():
+                    await asyncio.sleep(0)
+                    return inner()
+
+                @plait.retry
+                async def outer():
+                    calls.append(1)
+                    return await how(part())
+
+                self.assertEqual(asyncio.run(outer()), "done")
+                self.assertEqual((len(calls), len(began)), (2, 2))
 
     def test_a_number_that_makes_no_sense_is_refused(self):
         for attempts in (0, -1, 1.5, "many"):

@@ -247,6 +247,13 @@ impl Session {
 
     /// The declared type of a map's key in the schema that the last statement has seen; none if the key is another column by now. It costs no statement.
     fn declared(&self, handle: &Handle, key: &CString) -> Option<String> {
+        // A table without such a column has a rowid under these names, which would be taken for its key.
+        if ["rowid", "oid", "_rowid_"]
+            .iter()
+            .any(|name| key.as_bytes().eq_ignore_ascii_case(name.as_bytes()))
+        {
+            return None;
+        }
         let (mut declared, mut is_key) = (ptr::null(), 0);
         // SAFETY: OPEN-1; the names are C strings, two take the answers, and the others are not wanted.
         let code = unsafe {

@@ -26,7 +26,7 @@
 */
 #define PL_FIT_TRIES  20      /* milliseconds: another process may be writing page 1 */
 #define PL_LOOK_MS    10      /* between two looks of a handle at its file */
-#define PL_TICK_MS    10      /* of the clock below, at most */
+#define PL_TICK_MS    11      /* how far two times of the clock below may be apart too much */
 
 static u32 plCoarseMs(void){
   struct timespec t;

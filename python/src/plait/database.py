@@ -7,6 +7,7 @@
 """
 
 import atexit
+import contextlib
 import os
 import threading
 import time
@@ -16,7 +17,8 @@ from . import _plait, beside
 from .durable import Durable
 from .mapping import Map
 
-_FLAGS = {"r": 0x1, "w": 0x2, "c": 0x2 | 0x4}
+_CREATES = 0x4
+_FLAGS = {"r": 0x1, "w": 0x2, "c": 0x2 | _CREATES}
 _URI = 0x40
 _SYNCHRONOUS = ("off", "normal", "full", "extra")
 _JOURNAL_MODES = ("concurrent", "wal", "delete", "truncate", "persist", "memory", "off")
@@ -54,15 +56,17 @@ def _close_all():
     _is_ending = True
     _plait.ends(_is_daemon)
     every = [db for db in list(_open) if db._pid == os.getpid()]
-    left = []
+    left, failures = [], []
     for db in every:
-        try:
-            left.append((db, db._begin_close()))
-        except _plait.Error:
-            pass
+        connections, failure = db._begin_close()
+        left.append((db, connections))
+        failures.append(failure)
     began = time.monotonic()
     for db, connections in left:
         db._wait_until_closed(connections, began + _END_INTERRUPT, began + _END_WAIT)
+    for failure in failures:
+        if failure is not None and not isinstance(failure, _plait.Error):
+            raise failure
 
 
 class _Mine:
@@ -151,24 +155,30 @@ class Database:
             raise _plait.Error("a database in memory belongs to the thread that has opened it")
         if _is_ending and threading.current_thread() is not threading.main_thread():
             _refuse_closed("the interpreter is ending")
+        with self._while_opening():
+            mine = self._connect(self._flags)
+        self._local.mine = mine
+        return mine
+
+    @contextlib.contextmanager
+    def _while_opening(self):
+        """What close() waits for."""
         me = threading.get_ident()
         try:
             with self._lock:
                 if self._closed:
                     _refuse_closed()
                 self._opening.append(me)
-            mine = self._connect()
+            yield
         finally:
             with self._lock:
                 if me in self._opening:
                     self._opening.remove(me)
-        self._local.mine = mine
-        return mine
 
-    def _connect(self):
+    def _connect(self, flags):
         mine = None
         try:
-            mine = _Mine(_plait.Connection(self._path, self._flags, int(self._timeout * 1000)))
+            mine = _Mine(_plait.Connection(self._path, flags, int(self._timeout * 1000)))
             mine.conn.script(self._pragmas)
             with self._lock:
                 self._all.add(mine)
@@ -260,7 +270,13 @@ class Database:
             if self._closed:
                 return
             raise _plait.Error("this database was opened before fork(), by the parent of this process: open it again here")
-        connections = self._begin_close()
+        connections, failure = self._begin_close()
+        self._end_close(connections)
+        if failure is not None:
+            raise failure
+
+    def _end_close(self, connections):
+        """Waits for the calls that go on, if they can end."""
         mine = [(db, own.conn) for db in {self, *_open} if (own := getattr(db._local, "mine", None)) is not None]
         if any(conn.is_busy for _, conn in mine) or any(threading.get_ident() in db._opening for db in {self, *_open}):
             return
@@ -269,7 +285,7 @@ class Database:
         self._wait_until_closed(connections, time.monotonic() + min(self._timeout, _OWN_INTERRUPT) if holds else None, None)
 
     def _begin_close(self):
-        """Closes the connections that are idle; the others will close behind their calls. All of them."""
+        """Closes the connections that are idle; the others will close behind their calls. All of them, and the last failure or None."""
         with self._lock:
             self._closed = True
             everybody = list(self._all)
@@ -279,9 +295,7 @@ class Database:
                 mine.close()
             except BaseException as e:  # of a signal handler, say
                 failure = e
-        if failure is not None:
-            raise failure
-        return [mine.conn for mine in everybody]
+        return [mine.conn for mine in everybody], failure
 
     def _wait_until_closed(self, connections, interrupt_at, deadline):
         """Waits, also for those that are being opened, which find the database closed. Times are those of monotonic(), or None."""
@@ -424,11 +438,21 @@ class Database:
 
     def _wait_for_all(self):
         """Waits until the commits of all threads and processes are on disk. The ticket of a new connection stands for what was there when it came."""
-        mine = self._connect()
-        try:
-            mine.conn.wait(mine.conn.ticket(), -1)
-        finally:
-            mine.close()
+        with self._while_opening():
+            try:
+                mine = self._connect(self._flags & ~_CREATES)
+            except _plait.Error as e:
+                if not getattr(e, "sqlite_errorname", "").startswith("SQLITE_CANTOPEN"):
+                    raise
+                # The file has lost its name, and nobody comes to it any more.
+                mine = None
+            if mine is None:
+                self.wait()
+                return
+            try:
+                mine.conn.wait(mine.conn.ticket(), -1)
+            finally:
+                mine.close()
 
     async def durable(self, ticket=None):
         """Waits in asyncio's way until a commit, by default the last one of this thread, is on disk, and all before it. Error: the log has failed.

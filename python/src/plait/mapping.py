@@ -152,11 +152,11 @@ class Map(_plait.Map, MutableMapping):
         create = create and not str(table).lower().startswith("sqlite_")
         self._place = (schema, table, (_CREATE[kind] if create else 0) | (_READONLY if db.readonly else 0))
         self._kind = kind
-        handle = db._mine().handles.get((kind, *self._place))
-        if handle is None:
-            self._bind()
-        else:
-            self._check(handle)
+        handles, place = db._mine().handles, (kind, *self._place)
+        if place in handles and not self._check(handles[place]) and create:
+            # The table was dropped.
+            del handles[place]
+        self._bind()
 
     @property
     def db(self):
@@ -179,9 +179,11 @@ class Map(_plait.Map, MutableMapping):
         return handle
 
     def _check(self, handle):
-        """Before its first use, and for C where its table has another key by now than at the last look."""
+        """Before its first use, and for C where its table has another key by now than at the last look. Whether there is a table with a key."""
         schema, table, _ = self._place
-        handle.checked(*self._db._check_key(schema, table, self._kind))
+        name, declared = self._db._check_key(schema, table, self._kind)
+        handle.checked(name, declared)
+        return name != ""
 
     def _check_text_order(self):
         """Python has texts in the order of UTF-8, and a bound may be stored as a number."""

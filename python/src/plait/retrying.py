@@ -4,8 +4,8 @@ Beside other writers a COMMIT may be refused, because somebody has changed meanw
 than the timeout (SQLITE_BUSY). Nothing of it has happened then, and the whole of it can be run again. In the last run `begin` answers BEGIN IMMEDIATE, which
 waits its turn and meets no conflict.
 
-What such a function starts, a task or a call in another thread, inherits its context. It is taken for a part of the call in `begin` alone, and as long as that lasts; a retried function
-in it has runs of its own.
+What such a function starts, a task or a call in another thread, inherits its context. A task is a part of the call as long as that lasts, for the call may await it, and they share
+the thread's connection. In another thread, and once the call is over, a retried function has runs of its own.
 """
 
 import asyncio
@@ -71,21 +71,13 @@ def _pause(run):
     return random.uniform(0, min(_FIRST_PAUSE * 2**run, _LAST_PAUSE))
 
 
-def _task():
-    """The task that runs, or None."""
-    loop = asyncio._get_running_loop()
-    return None if loop is None else asyncio.current_task(loop)
-
-
 class _Runs:
     """The runs of one call: which begins, and whether another follows."""
 
-    def __init__(self, attempts, task=None):
+    def __init__(self, attempts):
         self.attempts = attempts
         self.number = 0
         self.is_running = False
-        # Of a coroutine: others run in its thread while it waits.
-        self.task = task
         self.thread = threading.get_ident()
 
     def __enter__(self):
@@ -103,10 +95,8 @@ class _Runs:
         return self.is_running and self.number == self.attempts
 
     def is_here(self):
-        """Whether the caller runs within the call, and is not just something that it has started."""
-        if not self.is_running:
-            return False
-        return self.thread == threading.get_ident() if self.task is None else self.task is _task()
+        """Whether the caller is a part of the call, which lasts."""
+        return self.is_running and self.thread == threading.get_ident()
 
 
 def _is_retried():
@@ -121,7 +111,7 @@ def _retrying(function, attempts):
         async def run(*args, **named):
             if _is_retried():
                 return await function(*args, **named)
-            runs = _Runs(attempts, _task())
+            runs = _Runs(attempts)
             while True:
                 with runs:
                     return await function(*args, **named)
@@ -148,8 +138,8 @@ def retry(function=None, *, attempts=10):
         @transaction.atomic
         def sell(show): ...
 
-    It belongs outside of what begins and commits. Within another function that is retried it calls through, so that the outermost one runs all again; in a task or a thread
-    that such a function has started it does not. After
+    It belongs outside of what begins and commits. Within another function that is retried it calls through, so that the outermost one runs all again; in a thread that
+    such a function has started, and in a task that outlives it, it does not. After
     `attempts` calls the error goes to the caller. The function must not have done by then what cannot be done twice: send a mail, say.
     """
     if not isinstance(attempts, int) or attempts < 1:

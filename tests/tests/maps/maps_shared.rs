@@ -121,7 +121,6 @@ fn killed_workers_leave_whole_calls_behind() {
     }
 }
 
-/// Each looks at one snapshot: the sum over all accounts never changes, while others move money.
 /// Each finds no table and means to make it; all but one are too late for that.
 #[test]
 fn a_map_that_several_create_at_once_is_opened_by_all() {
@@ -147,6 +146,7 @@ fn a_map_that_several_create_at_once_is_opened_by_all() {
     assert_eq!(failures.into_inner().unwrap(), [""; 0]);
 }
 
+/// Each looks at one snapshot: the sum over all accounts never changes, while others move money.
 #[test]
 fn a_walk_sees_one_snapshot_while_batches_move_values() {
     let Some(subject) = real_plait("maps") else { return };
