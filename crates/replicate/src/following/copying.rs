@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::failed::{Failed, lies_there};
 use super::mark::Mark;
-use super::{By, Done, Following, Live, said, target, with_suffix};
+use super::putting::{Made, entry_of};
+use super::{By, Done, Following, said, target, with_suffix};
 use crate::apply::{Progress, open_of};
 use crate::chain::{Found, Reader, Tip};
 use crate::error::{Error, Result};
@@ -27,12 +28,6 @@ const FIRST_TRIES: u32 = 10;
 /// Behind the name of a copy that is made beside a database.
 pub(super) const COPIED: &str = ".copied";
 
-/// A copy of a record.
-pub(super) struct Made {
-    file: Box<NewFile>,
-    mark: Mark,
-}
-
 /// What became of records that the database had refused.
 enum Taken {
     /// They were taken, or something else is in the way.
@@ -45,6 +40,9 @@ enum Taken {
 impl Following {
     /// Makes the database as it was at the newest record, if that is a later one (TRAIL-3).
     pub(super) async fn copy(&mut self) -> Result<Done> {
+        if let Some(put) = self.put.take() {
+            return self.note_put(put);
+        }
         if self.reads_on().await {
             // What was copied is no later than what follows.
             (self.made, self.failed) = (None, None);
@@ -68,7 +66,15 @@ impl Following {
             (Err(error), None) => return Err(error),
             (unmade, Some(why)) => return Err(self.unmade(why, unmade.err())),
         };
-        let (mark, number) = (made.mark.clone(), made.mark.record);
+        let number = made.mark.record;
+        match self.still_has_place(&made) {
+            Ok(true) => {}
+            Ok(false) => return Ok(Done::Waited),
+            Err(error) => {
+                self.made = Some(made);
+                return Err(error);
+            }
+        }
         if let Err(error) = self.begin_to_put(&made) {
             match refused {
                 // The room that it has may be what records lack.
@@ -83,12 +89,10 @@ impl Following {
             return Err(error);
         }
         self.failed = None;
-        self.put(made)?;
-        self.note(mark, true)?;
-        self.leave();
-        self.reader = Reader::new(&self.world);
-        self.follow_again();
-        Ok(Done::Copied(number))
+        match self.put(made)? {
+            Some(put) => self.note_put(put),
+            None => Ok(Done::Waited),
+        }
     }
 
     /// Takes records again which the database has refused: from a disk that was full it may take them by now. But not over a copy
@@ -133,39 +137,6 @@ impl Following {
         }
     }
 
-    /// Notes that a copy is about to take the place of what is there.
-    fn begin_to_put(&mut self, made: &Made) -> Result<()> {
-        self.refuse_foreign(made)?;
-        let before = self.mark.clone().unwrap_or_else(|| made.mark.clone());
-        // Another one may have been put before.
-        let seeding = before.seeding.max(Some(made.mark.record));
-        self.note(Mark { seeding, chain: made.mark.chain, ..before }, true)
-    }
-
-    /// Fails if a program that had the name open before this began has made a database of its own there. From
-    /// then on none can (REPLICA-3).
-    fn refuse_foreign(&mut self, made: &Made) -> Result<()> {
-        let is_new = self.mark.as_ref().is_some_and(|mark| mark.chain == ChainId::default());
-        let database = self.settings.database.clone();
-        if !is_new || std::fs::symlink_metadata(&database).is_err() {
-            return Ok(());
-        }
-        let number = made.mark.record;
-        let failed = |why: String| target(number, why);
-        let is_taken = Live::is_taken(&database).map_err(|why| self.unjoined(number, why))?;
-        let is_foreign = is_taken || {
-            Live::found(&database, made.file.path()).map_err(failed)?;
-            self.live()?.has_tables().map_err(failed)?
-        };
-        match is_foreign {
-            true => Err(Error::Replaced(format!(
-                "a program has made {} a database of its own meanwhile",
-                database.display()
-            ))),
-            false => Ok(()),
-        }
-    }
-
     /// True if a copy is later than what is here, or what is here is half a copy (TRAIL-3), and it reaches what was announced
     /// (TRAIL-2).
     fn may_take(&self, made: &Made) -> bool {
@@ -175,33 +146,6 @@ impl Following {
             Some(copied) => record >= copied.max(mark.record),
             None => record > mark.record,
         })
-    }
-
-    /// Gives the database the pages of a copy, or the copy the database's name. What it does not take is
-    /// kept for another try.
-    fn put(&mut self, made: Made) -> Result<()> {
-        let number = made.mark.record;
-        let database = self.settings.database.clone();
-        if let Err(error) = self.keep_lock() {
-            self.made = Some(made);
-            return Err(error);
-        }
-        let Ok(there) = std::fs::symlink_metadata(&database) else {
-            let named = made.file.make_read_only().and_then(|()| made.file.publish());
-            return named.map_err(|why| target(number, why));
-        };
-        let put = match there.len() {
-            0 => Live::found(&database, made.file.path()).map_err(|why| target(number, why)),
-            _ => Ok(()),
-        };
-        let put = put.and_then(|()| {
-            let live = self.live()?;
-            live.copy_from(made.file.path()).map_err(|why| target(number, why))
-        });
-        if put.is_err() {
-            self.made = Some(made);
-        }
-        put
     }
 
     /// Restores the newest record beside the database, or what is before damage, where that is more than it has; `None` if that
@@ -220,9 +164,9 @@ impl Following {
         self.refuse_again(snapshot).await?;
         let room = self.room();
         let database = &self.settings.database;
-        let beside = match std::fs::symlink_metadata(database).is_ok() {
-            true => with_suffix(database, COPIED),
-            false => database.clone(),
+        let beside = match entry_of(database)? {
+            Some(_) => with_suffix(database, COPIED),
+            None => database.clone(),
         };
         let mut made = match damage {
             Some(damage) => Err(damage),
@@ -246,7 +190,7 @@ impl Following {
         let (restored, file) = made?;
         self.refuse_another_chain(restored.header.chain)?;
         let mark = self.mark_of(&restored).await;
-        Ok(Some(Made { file, mark }))
+        Ok(Some(Made { file, mark, destination: beside }))
     }
 
     /// True if a copy of the newest record is of use behind what a database has, and can be had as far as headers tell.
@@ -315,6 +259,9 @@ impl Following {
         let opener = library::opener().ok_or_else(|| failed("out of memory".to_owned()))?;
         NewFile::begin(beside, opener, self.world.random().number() as u32).map_err(|e| {
             let why = match e.kind() {
+                std::io::ErrorKind::AlreadyExists if beside != self.settings.database => {
+                    format!("{e}, under the name that a copy has in the making: move it away, or remove it")
+                }
                 std::io::ErrorKind::AlreadyExists => format!(
                     "{e}, of a database that was removed or moved away: remove what that has left, which are all files {}-* but \
                      its -plait-follows and -plait-follows.lock",

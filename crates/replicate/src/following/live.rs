@@ -184,12 +184,9 @@ impl Live {
         Shipper::joined(database).is_some_and(|session| session.is_followed())
     }
 
-    /// The file still has its name.
-    ///
-    /// # Errors
-    /// The system's: nobody knows.
-    pub fn is_named(&self, database: &Path) -> std::io::Result<bool> {
-        super::has_name(database, self.file)
+    /// The file that had the name when this joined: device and inode.
+    pub fn file(&self) -> (u64, u64) {
+        self.file
     }
 
     /// It was promoted in this session (REPLICA-5).

@@ -36,6 +36,7 @@ mod gathering;
 mod live;
 pub mod mark;
 mod place;
+mod putting;
 mod stuck;
 mod taken;
 
@@ -48,11 +49,12 @@ use std::time::Duration;
 
 use plait_engine::storage::names::{follows_lock_path, follows_path};
 
-use self::copying::{COPIED, Made};
+use self::copying::COPIED;
 use self::failed::Failed;
 use self::gathering::Batch;
 pub use self::live::{Live, Unjoined};
 use self::mark::{Mark, Trouble};
+use self::putting::{Made, Put};
 pub use self::stuck::said;
 use self::stuck::{By, Stuck, is_said};
 use self::taken::refuse_taken;
@@ -111,6 +113,8 @@ pub struct Following {
     settings: Settings,
     mark: Option<Mark>,
     live: Option<Live>,
+    /// The file of the database, as it was seen last: device and inode.
+    file: Option<(u64, u64)>,
     /// The counter of its base when it was last looked at, 0 if that was not on disk.
     counter: u32,
     reader: Reader,
@@ -121,6 +125,8 @@ pub struct Following {
     has_looked: bool,
     /// A copy that the database did not take yet.
     made: Option<Made>,
+    /// A copy that is in its place, and could not be noted.
+    put: Option<Put>,
     /// The last copy that could not be made.
     failed: Option<Failed>,
     /// Failures of the database in a row.
@@ -169,12 +175,14 @@ impl Following {
             settings,
             mark,
             live: None,
+            file: None,
             counter: 0,
             reader,
             flow: None,
             stuck: None,
             has_looked: false,
             made: None,
+            put: None,
             failed: None,
             failures: 0,
             unanswered: None,
@@ -194,7 +202,7 @@ impl Following {
     fn remove_left(&self) -> Result<()> {
         let database = &self.settings.database;
         let had_any = self.mark.as_ref().is_some_and(|mark| mark.record > RecordNumber::NONE);
-        if !had_any
+        if !(had_any || self.file.is_some())
             || plait_engine::replica::look(database) != Some(true)
             || bytes_of(database)?.is_some()
         {
@@ -217,13 +225,14 @@ impl Following {
     fn begin_anew(&mut self) -> Result<()> {
         self.leave();
         // It was made beside the file that is gone, under another name.
-        (self.made, self.failed) = (None, None);
+        (self.made, self.put, self.failed) = (None, None, None);
         self.follow_again();
         if !self.has_lock()? {
             // It was removed with the rest.
             self.lock = Arc::new(lock(&self.settings.database)?);
         }
         self.remove_left()?;
+        self.file = None;
         self.note(Mark::of_nothing(&self.settings.place), true)
     }
 
@@ -288,7 +297,9 @@ impl Following {
                 let pause = match error {
                     // Each look whether a copy can be made asks for some objects.
                     Error::Uncopied(_) => self.rarely.next(self.world.random()),
-                    Error::Target { .. } if self.needs_copy() && self.made.is_none() => {
+                    Error::Target { .. }
+                        if self.needs_copy() && self.made.is_none() && self.put.is_none() =>
+                    {
                         self.rarely.next(self.world.random())
                     }
                     // Nothing is asked of the store.
@@ -325,8 +336,7 @@ impl Following {
         let database = &self.settings.database;
         let Some(mark) = self.mark.clone() else { return };
         // What stands under the name may be another's by now.
-        if self.live.as_ref().is_some_and(|live| !live.is_named(database).unwrap_or(false))
-            || plait_engine::replica::look(database) != Some(true)
+        if !self.has_file().unwrap_or(false) || plait_engine::replica::look(database) != Some(true)
         {
             return;
         }
@@ -375,22 +385,38 @@ impl Following {
 
     /// Begins anew where the database was removed, and nowhere else.
     fn look_at_file(&mut self) -> Result<()> {
-        let database = &self.settings.database;
-        // What cannot be looked at is not gone.
-        let is_gone = bytes_of(database).is_ok_and(|there| there.is_none_or(|bytes| bytes == 0));
         let has_any = self.mark.as_ref().is_some_and(|mark| mark.record > RecordNumber::NONE);
-        if is_gone && (has_any || !self.has_lock()?) {
+        if self.is_gone() && (has_any || self.file.is_some() || !self.has_lock()?) {
             return self.begin_anew();
         }
         self.keep_lock()?;
-        let is_named = |live: &Live| live.is_named(database).map_err(|e| unseen(database, &e));
+        self.keep_file()?;
         match &self.live {
-            Some(live) if !is_named(live)? => Err(Error::Replaced(format!(
-                "{} is another file than the one that followed",
-                database.display()
-            ))),
             Some(live) if live.was_promoted() => Err(self.promoted()),
             _ => self.look_at_mark(),
+        }
+    }
+
+    /// Nothing has the name, or an empty file. What cannot be looked at is not gone.
+    fn is_gone(&self) -> bool {
+        bytes_of(&self.settings.database).is_ok_and(|there| there.is_none_or(|bytes| bytes == 0))
+    }
+
+    /// The file that was seen last still has the name, if one was.
+    fn has_file(&self) -> Result<bool> {
+        let database = &self.settings.database;
+        let Some(file) = self.file else { return Ok(true) };
+        has_name(database, file).map_err(|e| unseen(database, &e))
+    }
+
+    /// Fails if another file has the name: the mark beside it is that one's.
+    fn keep_file(&self) -> Result<()> {
+        match self.has_file()? {
+            true => Ok(()),
+            false => Err(Error::Replaced(format!(
+                "{} is another file than the one that followed",
+                self.settings.database.display()
+            ))),
         }
     }
 
@@ -409,8 +435,10 @@ impl Following {
 
     /// Why this one has the database no more, if it is known to have lost it.
     fn lost_database(&self) -> Option<Error> {
-        match self.keep_lock() {
+        match self.keep_lock().and_then(|()| self.keep_file()) {
             Err(error @ Error::Taken(_)) => Some(error),
+            // What was removed the next step makes anew.
+            Err(error @ Error::Replaced(_)) if !self.is_gone() => Some(error),
             _ => self.live.as_ref().filter(|live| live.was_promoted()).map(|_| self.promoted()),
         }
     }
@@ -441,7 +469,9 @@ impl Following {
         let (lock, path) = (Arc::clone(&self.lock), follows_lock_path(&self.settings.database));
         let still = Box::new(move || is_named(&lock, &path).unwrap_or(false));
         let live = Live::join(&self.settings.database, behind, still);
-        self.live = Some(live.map_err(|why| self.unjoined(number, why))?);
+        let live = live.map_err(|why| self.unjoined(number, why))?;
+        self.file = Some(live.file());
+        self.live = Some(live);
         Ok(())
     }
 
@@ -545,11 +575,9 @@ impl Following {
         if weight > 0 {
             self.note(Mark { until: Some(reached.stream), ..mark.clone() }, true)?;
             let number = reached.record;
-            let database = self.settings.database.clone();
             self.keep_lock()?;
-            let live = self.live()?;
-            live.commit().map_err(|why| target(number, why))?;
-            if !live.is_named(&database).unwrap_or(false) {
+            self.live()?.commit().map_err(|why| target(number, why))?;
+            if !self.has_file().unwrap_or(false) {
                 // The next step says so. The mark beside that name is not of this file.
                 return Ok(Done::Waited);
             }

@@ -147,14 +147,22 @@ pub fn complete(file: &File, page_bytes: u32, page_count: u32) -> Result<First, 
     Ok(First { salt: Salt(word(SALT.start)), generation: Generation(word(SALT.end)) })
 }
 
+/// The count of transactions in page 1.
+///
+/// # Errors
+/// The file's.
+pub fn counter(file: &File) -> io::Result<u32> {
+    let mut counter = [0; 4];
+    file.read_exact_at(&mut counter, COUNTERS[0].start as u64)?;
+    Ok(u32::from_be_bytes(counter))
+}
+
 /// Raises the count of transactions in page 1.
 ///
 /// # Errors
 /// The file's.
 pub fn raise_counter(file: &File, by: u32) -> io::Result<()> {
-    let mut counter = [0; 4];
-    file.read_exact_at(&mut counter, COUNTERS[0].start as u64)?;
-    let raised = u32::from_be_bytes(counter).wrapping_add(by).to_be_bytes();
+    let raised = counter(file)?.wrapping_add(by).to_be_bytes();
     COUNTERS.iter().try_for_each(|place| file.write_all_at(&raised, place.start as u64))
 }
 

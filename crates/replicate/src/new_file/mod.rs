@@ -31,6 +31,7 @@ mod writing;
 mod written;
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -154,6 +155,22 @@ impl NewFile {
     pub fn make_read_only(&self) -> std::io::Result<()> {
         base::set_read_only(&self.place.file)?;
         self.place.file.sync_all()
+    }
+
+    /// Device and inode, which it keeps when it gets its name.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn identity(&self) -> std::io::Result<(u64, u64)> {
+        self.place.file.metadata().map(|meta| (meta.dev(), meta.ino()))
+    }
+
+    /// The count of transactions in page 1 of the file, which is settled.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn counter(&self) -> std::io::Result<u32> {
+        base::counter(&self.place.file)
     }
 
     /// Checks the file, which is settled, with SQLite's own check.

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "crash-points")]
+use crate::following::{PATIENCE, nap};
 use crate::following::{agrees, begun, beside, follower, is_told, is_told_nothing, mark, replica};
+#[cfg(feature = "crash-points")]
+use crate::processes::Process;
 use crate::processes::open;
 use crate::stage::Stage;
 
@@ -167,5 +171,80 @@ fn a_replica_whose_file_alone_was_removed_is_made_anew() {
     agrees(&stage);
     assert_eq!(third.terminated(), 0);
     drop(writer);
+    assert_eq!(sidecar.terminated(), 0);
+}
+
+/// A replica at rest that needs a copy; and its follower, stopped at a step of that, with what it says.
+#[cfg(feature = "crash-points")]
+fn stopped_at(point: &str) -> (Stage, [Process; 2], std::path::PathBuf) {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    agrees(&stage);
+    assert_eq!(first.terminated(), 0);
+    std::fs::copy(replica(&stage), stage.folder.path().join("older.db")).expect("a copy");
+    std::fs::copy(beside(&stage, MARK), stage.folder.path().join("older.mark")).expect("a copy");
+    stage.execute("INSERT INTO t VALUES(2, 'behind it'); CREATE TABLE another(a)");
+    let at = stage.agrees().record;
+    let begun = std::time::Instant::now();
+    while stage.agrees().snapshot < at {
+        assert!(begun.elapsed() < PATIENCE, "a snapshot leads there");
+        nap(50);
+    }
+    let log = stage.folder.path().join("said");
+    let said = std::fs::File::create(&log).expect("a file");
+    let stalled = Process::follower_stopped(&stage.url, &replica(&stage), point, said);
+    while !stalled.is_stopped() {
+        assert!(begun.elapsed() < PATIENCE, "it does not come so far");
+        nap(20);
+    }
+    (stage, [sidecar, stalled], log)
+}
+
+#[cfg(feature = "crash-points")]
+const MARK: &str = "-plait-follows";
+
+// holds TRAIL-1, NOTED-3, REPLICA-2
+#[cfg(feature = "crash-points")]
+#[test]
+fn an_older_copy_that_comes_while_the_newest_record_is_put_keeps_its_own_mark() {
+    for point in ["replica.settled", "exclusive.begun", "exclusive.committed", "exclusive.visible"]
+    {
+        let (stage, [sidecar, stalled], log) = stopped_at(point);
+        let older = |name: &str| stage.folder.path().join(name);
+        let had = std::fs::read(older("older.mark")).expect("a mark");
+        std::fs::rename(older("older.db"), replica(&stage)).expect("it comes");
+        std::fs::rename(older("older.mark"), beside(&stage, MARK)).expect("it comes");
+        stalled.signal(rustix::process::Signal::CONT);
+        assert_eq!(stalled.ended().code(), Some(2), "{point}");
+        let said = std::fs::read_to_string(&log).expect("it is read");
+        assert!(said.contains("is another file than the one that followed: move it"), "{said}");
+        assert!(!said.contains("code ") && !said.contains("is at record"), "{point}: {said}");
+        assert_eq!(std::fs::read(beside(&stage, MARK)).expect("a mark"), had, "{point}");
+        for end in ["-plait", "-plait-shm", "-shm", "-wal"] {
+            let _ = std::fs::remove_file(beside(&stage, end));
+        }
+        let second = follower(&stage);
+        agrees(&stage);
+        assert_eq!((second.terminated(), sidecar.terminated()), (0, 0));
+    }
+}
+
+#[cfg(feature = "crash-points")]
+#[test]
+fn a_database_that_is_removed_while_its_copy_is_made_is_made_anew_under_its_own_name() {
+    let (stage, [sidecar, stalled], log) = stopped_at("replica.settled");
+    std::fs::remove_file(replica(&stage)).expect("it is there");
+    stalled.signal(rustix::process::Signal::CONT);
+    agrees(&stage);
+    assert!(!beside(&stage, ".copied").exists(), "nobody reads that");
+    // Somebody's file is in the way of the next copy.
+    std::fs::write(beside(&stage, ".copied"), b"somebody's").expect("a file");
+    stage.execute("CREATE TABLE more(a)");
+    is_told(&stage, ".copied is there, under the name that a copy has in the making: move it away");
+    std::fs::remove_file(beside(&stage, ".copied")).expect("it is there");
+    agrees(&stage);
+    assert_eq!(stalled.terminated(), 0);
+    let said = std::fs::read_to_string(&log).expect("it is read");
+    assert!(!said.contains("was removed or moved away"), "{said}");
     assert_eq!(sidecar.terminated(), 0);
 }
