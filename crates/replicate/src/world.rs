@@ -4,7 +4,7 @@
 //! has none. So it owns every moment at which one of them stands still, and may drop it there, as a kill does.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::mem::{Discriminant, discriminant};
 use std::rc::Rc;
 use std::time::Duration;
@@ -93,7 +93,12 @@ pub struct World {
     lost: Rc<RefCell<Option<String>>>,
     snapshot_trouble: Rc<RefCell<Option<Trouble>>>,
     refusal: Rc<RefCell<Refusal>>,
+    /// Objects that are not asked for.
+    silent: Rc<BTreeSet<String>>,
 }
+
+/// Why an object is refused that the store does not answer for.
+const SILENT: &str = "it has not answered for this object in ten minutes, and does for others";
 
 /// Whether the store refuses deletions.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -125,6 +130,7 @@ impl World {
             lost: Rc::default(),
             snapshot_trouble: Rc::default(),
             refusal: Rc::default(),
+            silent: Rc::default(),
         }
     }
 
@@ -132,6 +138,21 @@ impl World {
     #[must_use]
     pub fn with(&self, patience: Patience) -> World {
         World { patience, ..self.clone() }
+    }
+
+    /// The same world without objects that the store does not answer for: whoever reads one is refused, as by an archive, and
+    /// leads around it.
+    #[must_use]
+    pub fn without(&self, silent: &BTreeSet<String>) -> World {
+        World { silent: Rc::new(silent.clone()), ..self.clone() }
+    }
+
+    fn refuse_silent(&self, name: &str) -> Result<()> {
+        if !self.silent.contains(name) {
+            return Ok(());
+        }
+        let error = StoreError::Failed(SILENT.to_owned());
+        Err(Error::Store { what: "read".to_owned(), name: name.to_owned(), error })
     }
 
     /// The clock.
@@ -312,6 +333,7 @@ impl World {
     /// # Errors
     /// As [`World::get`].
     pub async fn beginning(&self, name: &str, bytes: usize) -> Result<Option<Bytes>> {
+        self.refuse_silent(name)?;
         let mut backoff = Backoff::default();
         loop {
             self.count(|requests| requests.reads += 1);
@@ -328,6 +350,7 @@ impl World {
     /// # Errors
     /// [`Error::Store`], where patience has an end.
     pub async fn get(&self, name: &str) -> Result<Option<Bytes>> {
+        self.refuse_silent(name)?;
         let mut backoff = Backoff::default();
         loop {
             match self.try_get(name).await {

@@ -82,7 +82,8 @@ impl Following {
                     drop(made);
                     let before = self.failed.take();
                     let room = self.room();
-                    self.failed = Failed::of(&self.world, before, number, &error, room).await;
+                    self.failed =
+                        Failed::of(&self.world, before, number, &error, (room, &self.silent)).await;
                 }
                 None => self.made = Some(made),
             }
@@ -149,8 +150,18 @@ impl Following {
     }
 
     /// Restores the newest record beside the database, or what is before damage, where that is more than it has; `None` if that
-    /// is no later one than it has, or what led no further would be in the way of that, too.
+    /// is no later one than it has, or what led no further would be in the way of that, too. What the store has not answered
+    /// for in long is as damaged.
     async fn make(&mut self) -> Result<Option<Made>> {
+        self.ask_for_silent().await;
+        let given = self.world.without(&self.silent);
+        let world = std::mem::replace(&mut self.world, given);
+        let made = self.make_of_what_is_given().await;
+        self.world = world;
+        made
+    }
+
+    async fn make_of_what_is_given(&mut self) -> Result<Option<Made>> {
         let has = self.mark.as_ref().map_or(RecordNumber::NONE, |mark| mark.record);
         let (snapshot, damage) = match self.tip().await {
             Ok(tip) if !self.leads_on(&tip, has).await? => return Ok(None),
@@ -185,7 +196,8 @@ impl Following {
         }
         if let Err(error) = &made {
             let (before, room) = (self.failed.take(), room.max(self.room()));
-            self.failed = Failed::of(&self.world, before, snapshot, error, room).await;
+            self.failed =
+                Failed::of(&self.world, before, snapshot, error, (room, &self.silent)).await;
         }
         let (restored, file) = made?;
         self.refuse_another_chain(restored.header.chain)?;
@@ -231,7 +243,7 @@ impl Following {
     async fn refuse_again(&mut self, snapshot: RecordNumber) -> Result<()> {
         let room = self.room();
         let Some(failed) = &mut self.failed else { return Ok(()) };
-        if failed.stands(&self.world, snapshot, room).await? {
+        if failed.stands(&self.world, snapshot, (room, &self.silent)).await? {
             return Err(failed.error.clone());
         }
         Ok(())

@@ -6,9 +6,11 @@
 //! | a snapshot of later is the newest, and the place was in the way | is begun |
 //! | what was in its way there reads in another way, also from a pack | is begun |
 //! | its disk was in the way, and has a quarter more room than any time that it failed there | is begun |
-//! | some time has passed: it may have read badly, say | is begun, and the time to the next one doubles |
+//! | the store did not answer for an object, and does by now, or that is led around by now | is begun |
+//! | some time has passed, and it was no silence: it may have read badly, say | is begun, and the time to the next one doubles |
 //! | none of these | fails as this one |
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::chain::{Found, Reader};
@@ -23,8 +25,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(20);
 const COPY_AGAIN: Duration = Duration::from_secs(600);
 /// From one copy to the next at most.
 const COPY_AGAIN_MAX: Duration = Duration::from_secs(3600);
-/// The same of copies that the disk did not take, each of which fills it for all who use it, or for which the store did not answer:
-/// another one is begun as soon as it does.
+/// The same of copies that the disk did not take, each of which fills it for all who use it.
 const DISK_AGAIN: Duration = Duration::from_secs(20);
 const DISK_AGAIN_MAX: Duration = Duration::from_secs(600);
 /// A full disk has some free bytes now and then.
@@ -44,7 +45,12 @@ pub(super) struct Failed {
     times: u32,
     /// The most bytes that were free there when it failed.
     room: u64,
+    /// What the store did not answer for, and was led around.
+    silent: BTreeSet<String>,
 }
+
+/// What there is for a copy: bytes that are free, and objects that are led around.
+type With<'a> = (u64, &'a BTreeSet<String>);
 
 impl Failed {
     /// One behind another of which it was a new try; `None` for a failure that comes and goes.
@@ -53,12 +59,14 @@ impl Failed {
         before: Option<Failed>,
         snapshot: RecordNumber,
         error: &Error,
-        room: u64,
+        (room, silent): With<'_>,
     ) -> Option<Failed> {
         let is_of_a_record = error.is_refusal() && error.damaged().is_some();
         let (first, longest) = match error {
-            _ if is_of_disk(error) || is_unanswered(error) => (DISK_AGAIN, DISK_AGAIN_MAX),
-            _ if lies_there(error) || is_of_a_record => (COPY_AGAIN, COPY_AGAIN_MAX),
+            _ if is_of_disk(error) => (DISK_AGAIN, DISK_AGAIN_MAX),
+            _ if lies_there(error) || is_unanswered(error) || is_of_a_record => {
+                (COPY_AGAIN, COPY_AGAIN_MAX)
+            }
             _ => return None,
         };
         let is_again = |before: &Failed| match is_of_disk(&before.error) {
@@ -75,7 +83,8 @@ impl Failed {
             true => None,
             false => stands_at(world, &error).await.ok().flatten(),
         };
-        Some(Failed { snapshot, error, stood, looked, until, times, room })
+        let silent = silent.clone();
+        Some(Failed { snapshot, error, stood, looked, until, times, room, silent })
     }
 
     /// True if another try would fail in the same way, as far as is known.
@@ -83,21 +92,30 @@ impl Failed {
         &mut self,
         world: &World,
         snapshot: RecordNumber,
-        room: u64,
+        (room, silent): With<'_>,
     ) -> Result<bool> {
         let now = world.clock().now();
         let is_other = match is_of_disk(&self.error) {
             true => room > self.room.saturating_add(self.room / 4).saturating_add(MORE_ROOM),
             false => self.snapshot != snapshot,
         };
-        if now >= self.until || is_other {
+        if is_other || self.silent != *silent {
+            return Ok(false);
+        }
+        // No time makes it another one.
+        if object_of(&self.error).is_some_and(|name| silent.contains(name)) {
+            return Ok(true);
+        }
+        let is_silence = is_unanswered(&self.error);
+        if now >= self.until && !is_silence {
             return Ok(false);
         }
         if now < self.looked + LOOK_AGAIN {
             return Ok(true);
         }
         self.looked = now;
-        Ok(stands_at(world, &self.error).await? == self.stood)
+        let stands = stands_at(world, &self.error).await?;
+        Ok(stands == self.stood && !is_silence)
     }
 }
 
@@ -106,8 +124,19 @@ fn is_of_disk(error: &Error) -> bool {
     matches!(error, Error::Target { .. } | Error::Uncopied(_))
 }
 
+/// The object that was in the way.
+fn object_of(error: &Error) -> Option<&str> {
+    match error {
+        Error::Store { name, .. }
+        | Error::Record { name, .. }
+        | Error::Pack { name, .. }
+        | Error::Part { name, .. } => Some(name),
+        _ => None,
+    }
+}
+
 /// True if the store does not give one of its objects now.
-fn is_unanswered(error: &Error) -> bool {
+pub(super) fn is_unanswered(error: &Error) -> bool {
     let is_object = |name: &str| {
         names::parse_record(name).is_some()
             || names::parse_pack(name).is_some()
@@ -158,6 +187,7 @@ async fn stands_at(world: &World, error: &Error) -> Result<Option<Hash>> {
 mod tests {
     use super::*;
     use crate::primary::Settings;
+    use crate::simulation::objects::Outage;
     use crate::simulation::run::settings;
     use crate::simulation::stage::{Stage, live};
     use crate::store::StoreError;
@@ -179,13 +209,13 @@ mod tests {
         stage.objects.damage(&pack, None);
         let (world, clock) = stage.world(Patience::Tries(1));
         let error = Error::Missing { number, name: names::record(number) };
-        let snapshot = RecordNumber(2);
+        let (snapshot, none) = (RecordNumber(2), BTreeSet::new());
         let of = |before, error: &Error| {
-            stage.block(&clock, Failed::of(&world, before, snapshot, error, ROOM))
+            stage.block(&clock, Failed::of(&world, before, snapshot, error, (ROOM, &none)))
         };
         let stands = |failed: &mut Failed, of, time| {
             stage.time.advance_to(stage.time.now() + time);
-            stage.block(&clock, failed.stands(&world, of, ROOM)).expect("a quiet world")
+            stage.block(&clock, failed.stands(&world, of, (ROOM, &none))).expect("a quiet world")
         };
         let mut failed = of(None, &error).expect("it lies there");
         assert!(stands(&mut failed, snapshot, SECOND) && stands(&mut failed, snapshot, LOOK_AGAIN));
@@ -207,6 +237,16 @@ mod tests {
         failed = of(Some(failed), &store(&pack)).expect("of one object");
         assert!(stands(&mut failed, snapshot, LOOK_AGAIN - SECOND));
         assert!(!stands(&mut failed, snapshot, SECOND), "it is given by now");
+        let silence = Some((Outage::Down, stage.time.now() + COPY_AGAIN * 9));
+        let mut failed = of(None, &store(&pack)).expect("of one object");
+        stage.objects.set_outage(silence);
+        for _ in 0..3 {
+            stage.time.advance_to(stage.time.now() + COPY_AGAIN);
+            let looks = failed.stands(&world, snapshot, (ROOM, &none));
+            assert!(stage.block(&clock, looks).is_err(), "no time brings an answer");
+        }
+        stage.objects.set_outage(None);
+        assert!(!stands(&mut failed, snapshot, LOOK_AGAIN), "it is given by now");
         let full = Error::Uncopied("no space left".to_owned());
         let mut failed = of(None, &full).expect("it fills the disk");
         for pause in [DISK_AGAIN, DISK_AGAIN * 2, DISK_AGAIN * 4] {
@@ -214,7 +254,8 @@ mod tests {
             assert!(!stands(&mut failed, snapshot, SECOND), "{pause:?} have passed");
             failed = of(Some(failed), &full).expect("it fills the disk");
         }
-        let mut with_room = |room| stage.block(&clock, failed.stands(&world, snapshot, room));
+        let mut with_room =
+            |room| stage.block(&clock, failed.stands(&world, snapshot, (room, &none)));
         assert_eq!(with_room(ROOM * 6 / 5), Ok(true), "it may have failed with that");
         assert_eq!(with_room(ROOM * 3 / 2), Ok(false));
     }

@@ -48,10 +48,10 @@ impl Following {
                 Err(error) => Err(error),
             };
             let (object, record) = match read {
-                // What is before it is taken first: it stands behind the mark then. One that does not follow what is before
-                // it puts that in doubt as well.
+                // What is before it is taken first: it stands behind the mark then, or the store does not answer. One that does
+                // not follow what is before it puts that in doubt as well.
                 Err(error)
-                    if error.damaged().is_some()
+                    if (error.damaged().is_some() || matches!(error, Error::Store { .. }))
                         && !matches!(error, Error::Unlinked { .. })
                         && batch.mark.record > from.record
                         && batch.mark.stream >= until =>

@@ -40,6 +40,7 @@ mod putting;
 mod stuck;
 mod taken;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
@@ -133,6 +134,8 @@ pub struct Following {
     failures: u32,
     /// An object that the store does not give, and since when.
     unanswered: Option<(String, Duration)>,
+    /// Objects that it has not given for long, while it gave others.
+    silent: BTreeSet<String>,
     /// The last trouble that was told.
     told: Option<Error>,
     backoff: Backoff,
@@ -186,6 +189,7 @@ impl Following {
             failed: None,
             failures: 0,
             unanswered: None,
+            silent: BTreeSet::new(),
             told: None,
             backoff: Backoff::default(),
             rarely: Backoff::rare(),

@@ -7,13 +7,17 @@
 //! | `Refused` | the same records, which are tried first each time; else a copy of any later one |
 //! | `PutBack` | any later record to which a snapshot leads, or the record that was forgotten where it is there again |
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::failed::is_unanswered;
 use super::{Following, Mark};
-use crate::chain::{Found, Link, Reader};
+use crate::chain::{Found, Link, Listing, Reader, find_tip};
 use crate::error::Error;
 use crate::ids::{Hash, RecordNumber};
 use crate::names;
+use crate::replicas::newest_sound;
+use crate::world::Patience;
 
 /// Failures in a row of the database itself, behind which a copy is tried.
 const FAILURES: u32 = 3;
@@ -55,10 +59,12 @@ impl Following {
 
     /// Finds out what leads on behind an error.
     pub(super) async fn note_failure(&mut self, error: &Error) {
-        let is_unanswered = self.stays_unanswered(error).await;
+        let is_silent = self.stays_unanswered(error).await;
         let by = match error {
             // A snapshot of later may lead on.
-            Error::Store { name, .. } if is_unanswered => By::Damaged(number_of(name)),
+            Error::Store { name, .. } if is_silent && number_of(name).is_some() => {
+                By::Damaged(number_of(name))
+            }
             Error::Store { .. } if error.is_refusal() && error.damaged().is_some() => {
                 By::Damaged(error.damaged())
             }
@@ -100,20 +106,43 @@ impl Following {
         self.stuck.get_or_insert(Stuck { by, why: said(error) });
     }
 
-    /// True if this is the object that was not given for long, and the store answers else.
+    /// True if this is an object that was not given for long, and the store answers else: copies are made without it then.
     async fn stays_unanswered(&mut self, error: &Error) -> bool {
+        let before = self.unanswered.take();
+        let (Error::Store { name, .. }, true) = (error, is_unanswered(error)) else { return false };
+        if self.silent.contains(name) {
+            return true;
+        }
         let now = self.world.clock().now();
-        self.unanswered = match (error, self.unanswered.take()) {
-            (Error::Store { name, .. }, before)
-                if !error.is_refusal() && !error.is_gone() && number_of(name).is_some() =>
-            {
-                before.filter(|(of, _)| of == name).or_else(|| Some((name.clone(), now)))
+        let before = before.filter(|(of, _)| of == name);
+        let (_, since) = self.unanswered.insert(before.unwrap_or_else(|| (name.clone(), now)));
+        if now.saturating_sub(*since) < UNANSWERED || !self.answers_but_for(name).await {
+            return false;
+        }
+        self.silent.insert(name.clone())
+    }
+
+    /// True if the store gives the newest record, or, if this is the object of that, an earlier one.
+    async fn answers_but_for(&self, name: &str) -> bool {
+        let world = self.world.without(&BTreeSet::from([name.to_owned()]));
+        match find_tip(&world).await {
+            Ok(tip) => tip.is_some(),
+            Err(error) if error.is_refusal() && error.damaged().is_some() => {
+                let Ok(listing) = Listing::make(&world).await else { return false };
+                newest_sound(&world, &listing).await.is_ok_and(|sound| sound.is_some())
             }
-            _ => None,
-        };
-        let is_long = |since: Duration| now.saturating_sub(since) >= UNANSWERED;
-        self.unanswered.as_ref().is_some_and(|(_, since)| is_long(*since))
-            && self.tip().await.is_ok()
+            Err(_) => false,
+        }
+    }
+
+    /// Asks once more for what the store has not given for long: what it gives by now is read again.
+    pub(super) async fn ask_for_silent(&mut self) {
+        let once = self.world.with(Patience::Tries(1));
+        for name in self.silent.clone() {
+            if once.get(&name).await.is_ok() {
+                self.silent.remove(&name);
+            }
+        }
     }
 
     /// True if the record that was damaged, missing or forgotten reads well, behind the one before it: it was read badly, or

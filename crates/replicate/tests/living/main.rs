@@ -23,6 +23,7 @@ mod places;
 mod processes;
 mod promoted;
 mod shipper;
+mod silent;
 mod stage;
 mod successors;
 mod sums;

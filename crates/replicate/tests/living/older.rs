@@ -183,10 +183,10 @@ fn stopped_at(point: &str) -> (Stage, [Process; 2], std::path::PathBuf) {
     assert_eq!(first.terminated(), 0);
     std::fs::copy(replica(&stage), stage.folder.path().join("older.db")).expect("a copy");
     std::fs::copy(beside(&stage, MARK), stage.folder.path().join("older.mark")).expect("a copy");
-    stage.execute("INSERT INTO t VALUES(2, 'behind it'); CREATE TABLE another(a)");
     let at = stage.agrees().record;
+    stage.execute("INSERT INTO t VALUES(2, 'behind it'); CREATE TABLE another(a)");
     let begun = std::time::Instant::now();
-    while stage.agrees().snapshot < at {
+    while stage.agrees().snapshot <= at {
         assert!(begun.elapsed() < PATIENCE, "a snapshot leads there");
         nap(50);
     }
