@@ -428,7 +428,8 @@ pub(crate) async fn open_of(world: &World, header: &Header) -> Result<Option<Rec
 }
 
 fn failed(number: RecordNumber, why: TargetError) -> Error {
-    Error::Target { number, why: why.0 }
+    let TargetError { why, is_full } = why;
+    Error::Target { number, why, is_full }
 }
 
 /// A snapshot with those that it changes; `None` if one of them is not known.

@@ -290,10 +290,17 @@ pub enum Error {
         number: RecordNumber,
         /// Why.
         why: String,
+        /// Its disk has no space left, as far as is known.
+        is_full: bool,
     },
     /// The copy that a database of a follower needs to go on.
-    #[error("the newest record cannot be copied: {0}")]
-    Uncopied(String),
+    #[error("the newest record cannot be copied: {why}")]
+    Uncopied {
+        /// Why.
+        why: String,
+        /// Its disk has no space left.
+        is_full: bool,
+    },
     /// What a follower has to know before it commits cannot be found out.
     #[error("cannot look at {0}; nothing is committed until that is possible")]
     Unseen(String),

@@ -173,8 +173,9 @@ fn made_in(beside: &Path, error: Error) -> Error {
     let folder = beside.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     match error {
-        Error::Target { number, why } => {
-            Error::Target { number, why: format!("{why} (it is made in {})", folder.display()) }
+        Error::Target { number, why, is_full } => {
+            let why = format!("{why} (it is made in {})", folder.display());
+            Error::Target { number, why, is_full }
         }
         other => other,
     }

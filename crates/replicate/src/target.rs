@@ -17,10 +17,21 @@ use bytes::Bytes;
 use crate::ids::{ChainId, Hash, Lsn, Position, RecordNumber};
 use crate::record::{Frames, Merge, PageSet, SnapshotRef};
 
-/// Why a target cannot be applied to: in words. Calls are repeated.
+/// Why a target cannot be applied to. Calls are repeated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct TargetError(pub String);
+#[error("{why}")]
+pub struct TargetError {
+    /// In words.
+    pub why: String,
+    /// Its disk has no space left.
+    pub is_full: bool,
+}
+
+impl<T: Into<String>> From<T> for TargetError {
+    fn from(why: T) -> TargetError {
+        TargetError { why: why.into(), is_full: false }
+    }
+}
 
 /// Through where a chain is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

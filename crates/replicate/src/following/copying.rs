@@ -12,7 +12,7 @@ use crate::chain::{Found, Reader, Tip};
 use crate::error::{Error, Result};
 use crate::ids::{ChainId, CommitTs, Lsn, Position, RecordNumber, Salt};
 use crate::library;
-use crate::new_file::NewFile;
+use crate::new_file::{NewFile, is_full};
 use crate::record::{Header, Item, Record};
 use crate::restore::{Restored, Stop, restore};
 use crate::snapshots::lineage_of;
@@ -267,8 +267,8 @@ impl Following {
 
     /// Begins a new file for `beside`.
     fn begun(&self, beside: &Path) -> Result<NewFile> {
-        let failed = |why: String| Error::Uncopied(why);
-        let opener = library::opener().ok_or_else(|| failed("out of memory".to_owned()))?;
+        let failed = |why: String, is_full| Error::Uncopied { why, is_full };
+        let opener = library::opener().ok_or_else(|| failed("out of memory".to_owned(), false))?;
         NewFile::begin(beside, opener, self.world.random().number() as u32).map_err(|e| {
             let why = match e.kind() {
                 std::io::ErrorKind::AlreadyExists if beside != self.settings.database => {
@@ -281,24 +281,23 @@ impl Following {
                 ),
                 _ => e.to_string(),
             };
-            failed(format!("cannot make {}: {why}", beside.display()))
+            failed(format!("cannot make {}: {why}", beside.display()), is_full(&e))
         })
     }
 
     /// Restores a record into a file: it is at rest, and on disk.
     async fn settled(&self, file: NewFile, stop: Stop) -> Result<(Restored, Box<NewFile>)> {
         let folder = file.path().parent().unwrap_or(file.path()).to_owned();
-        let uncopied = |why: &str| Error::Uncopied(made_in(&folder, why));
+        let failed = |why: TargetError| uncopied(&folder, why);
         let versions = library::versions();
         let ignored = &mut |_: Progress| {};
         let restored = restore(&self.world, Box::new(file), stop, &versions, ignored).await;
         let (restored, made) = restored.map_err(|error| match error {
-            Error::Target { why, .. } => uncopied(&why),
+            Error::Target { why, is_full, .. } => failed(TargetError { why, is_full }),
             other => other,
         })?;
         let made: Box<dyn Any> = made;
-        let mut file = made.downcast::<NewFile>().map_err(|_| uncopied("another target"))?;
-        let failed = |why: TargetError| uncopied(&why.0);
+        let mut file = made.downcast::<NewFile>().map_err(|_| failed("another target".into()))?;
         file.settle().map_err(failed)?;
         if restored.differs {
             file.verify().map_err(failed)?;
@@ -379,11 +378,13 @@ fn first_in(record: &Record) -> Option<CommitTs> {
 }
 
 /// Why a copy cannot be made, with the disk that it needs.
-fn made_in(folder: &Path, why: &str) -> String {
-    format!(
-        "{why} (a copy is made in {}; the next one is begun when there is more room, and within ten minutes)",
-        folder.display()
-    )
+fn uncopied(folder: &Path, TargetError { why, is_full }: TargetError) -> Error {
+    let next = match is_full {
+        true => "the next one is begun when there is more room, and within ten minutes",
+        false => "the next one is begun from a snapshot of later, or after some minutes",
+    };
+    let why = format!("{why} (a copy is made in {}; {next})", folder.display());
+    Error::Uncopied { why, is_full }
 }
 
 #[cfg(test)]

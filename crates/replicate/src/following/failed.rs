@@ -119,9 +119,9 @@ impl Failed {
     }
 }
 
-/// True if the copy itself, or its disk, is in the way.
+/// True if the disk has no room for the copy.
 fn is_of_disk(error: &Error) -> bool {
-    matches!(error, Error::Target { .. } | Error::Uncopied(_))
+    matches!(error, Error::Target { is_full: true, .. } | Error::Uncopied { is_full: true, .. })
 }
 
 /// The object that was in the way.
@@ -146,20 +146,23 @@ pub(super) fn is_unanswered(error: &Error) -> bool {
     matches!(error, Error::Store { name, .. } if is_silence && is_object(name))
 }
 
-/// True if what is at the place is in the way, and not the store, the disk, or another process.
+/// True if what is at the place is in the way, or what became of it here, and not the store, a full disk, or another process.
 pub(super) fn lies_there(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Record { .. }
-            | Error::Missing { .. }
-            | Error::Unlinked { .. }
-            | Error::Pack { .. }
-            | Error::Part { .. }
-            | Error::Moment(_)
-            | Error::Differs { .. }
-            | Error::Impure { .. }
-            | Error::Disorder { .. }
-    )
+    !is_of_disk(error)
+        && matches!(
+            error,
+            Error::Record { .. }
+                | Error::Missing { .. }
+                | Error::Unlinked { .. }
+                | Error::Pack { .. }
+                | Error::Part { .. }
+                | Error::Moment(_)
+                | Error::Differs { .. }
+                | Error::Impure { .. }
+                | Error::Disorder { .. }
+                | Error::Target { .. }
+                | Error::Uncopied { .. }
+        )
 }
 
 /// What stands where an error says that it was in the way.
@@ -247,7 +250,15 @@ mod tests {
         }
         stage.objects.set_outage(None);
         assert!(!stands(&mut failed, snapshot, LOOK_AGAIN), "it is given by now");
-        let full = Error::Uncopied("no space left".to_owned());
+        let of_copy = |is_full| Error::Uncopied { why: "in words".to_owned(), is_full };
+        let mut failed = of(None, &of_copy(false)).expect("what is there makes no copy");
+        assert!(stands(&mut failed, snapshot, DISK_AGAIN_MAX - SECOND), "not for the disk");
+        assert_eq!(
+            stage.block(&clock, failed.stands(&world, snapshot, (ROOM * 9, &none))),
+            Ok(true)
+        );
+        assert!(!stands(&mut failed, snapshot.next(), SECOND), "of another snapshot");
+        let full = of_copy(true);
         let mut failed = of(None, &full).expect("it fills the disk");
         for pause in [DISK_AGAIN, DISK_AGAIN * 2, DISK_AGAIN * 4] {
             assert!(stands(&mut failed, snapshot.next(), pause - SECOND), "of any snapshot");

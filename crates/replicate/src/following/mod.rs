@@ -62,7 +62,7 @@ use self::taken::refuse_taken;
 use crate::chain::{Flow, Reader};
 use crate::error::{Error, Result, line, printable};
 use crate::ids::RecordNumber;
-use crate::new_file::refuse_long_name;
+use crate::new_file::{is_full, refuse_long_name};
 use crate::notes::note;
 use crate::store::Backoff;
 use crate::world::{Patience, World};
@@ -146,7 +146,7 @@ pub struct Following {
 }
 
 fn target(number: RecordNumber, why: impl std::fmt::Display) -> Error {
-    Error::Target { number, why: why.to_string() }
+    Error::Target { number, why: why.to_string(), is_full: false }
 }
 
 impl Following {
@@ -300,7 +300,7 @@ impl Following {
                 self.tell(Some(&text));
                 let pause = match error {
                     // Each look whether a copy can be made asks for some objects.
-                    Error::Uncopied(_) => self.rarely.next(self.world.random()),
+                    Error::Uncopied { .. } => self.rarely.next(self.world.random()),
                     Error::Target { .. }
                         if self.needs_copy() && self.made.is_none() && self.put.is_none() =>
                     {
@@ -538,7 +538,11 @@ impl Following {
             },
         };
         let Some(written) = written? else { return Err(self.lost_lock()) };
-        written.map_err(|e| target(number, unwritten(&self.settings.database, &e)))?;
+        written.map_err(|e| Error::Target {
+            number,
+            why: unwritten(&self.settings.database, &e),
+            is_full: is_full(&e),
+        })?;
         self.mark = Some(mark);
         Ok(())
     }

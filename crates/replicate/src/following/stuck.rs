@@ -75,7 +75,7 @@ impl Following {
             // Of a copy, which something else was the reason for.
             | Error::Part { .. }
             | Error::Moment(_)
-            | Error::Uncopied(_) => return,
+            | Error::Uncopied { .. } => return,
             Error::Unseen(_) => {
                 // What was taken is not committed.
                 self.forget();
@@ -304,7 +304,8 @@ mod tests {
 
     #[test]
     fn how_much_there_is_to_take_makes_no_news() {
-        let target = |number, why: &str| Error::Target { number, why: why.to_owned() };
+        let target =
+            |number, why: &str| Error::Target { number, why: why.to_owned(), is_full: false };
         let (number, full) = (RecordNumber(3), "no space left");
         assert!(is_said(&target(number, full), Some(&target(number.next(), full))));
         assert!(!is_said(&target(number, full), Some(&target(number, "it is locked"))));

@@ -11,6 +11,7 @@ use plait_engine::filesystem::begin_write_out;
 use super::written::{COUNTERS, SALT, VERSIONS};
 use crate::ids::{Generation, Salt};
 use crate::record::item::each_page;
+use crate::target::TargetError;
 
 /// Pages that follow each other are written so many bytes at a time.
 const RUN_BYTES: usize = 1 << 20;
@@ -78,7 +79,7 @@ impl Pages {
     ///
     /// # Errors
     /// In words.
-    pub fn write(&mut self, file: &File, list: &[u8]) -> Result<(), String> {
+    pub fn write(&mut self, file: &File, list: &[u8]) -> Result<(), TargetError> {
         let pages = each_page(list, self.page_bytes).ok_or("no list of pages")?;
         let (mut run, mut first) = (Vec::with_capacity(RUN_BYTES), 0);
         for (number, page) in pages {
@@ -99,12 +100,12 @@ impl Pages {
 
     /// Writes pages that follow each other, of which the first has this number. Their way to the disk begins now:
     /// the sync in the end has less to wait for.
-    fn write_run(&self, file: &File, first: u64, run: &[u8]) -> Result<(), String> {
+    fn write_run(&self, file: &File, first: u64, run: &[u8]) -> Result<(), TargetError> {
         if run.is_empty() {
             return Ok(());
         }
         let at = (first - 1) * u64::from(self.page_bytes);
-        file.write_all_at(run, at).map_err(|e| said(&e))?;
+        file.write_all_at(run, at).map_err(|e| io(&e))?;
         if run.len() >= RUN_BYTES {
             begin_write_out(file, at, run.len() as u64);
         }
@@ -126,10 +127,10 @@ impl Pages {
 ///
 /// # Errors
 /// In words: page 1 is not that of a base with these pages.
-pub fn complete(file: &File, page_bytes: u32, page_count: u32) -> Result<First, String> {
-    file.set_len(u64::from(page_bytes) * u64::from(page_count)).map_err(|e| said(&e))?;
+pub fn complete(file: &File, page_bytes: u32, page_count: u32) -> Result<First, TargetError> {
+    file.set_len(u64::from(page_bytes) * u64::from(page_count)).map_err(|e| io(&e))?;
     let mut page = [0; 100];
-    file.read_exact_at(&mut page, 0).map_err(|e| said(&e))?;
+    file.read_exact_at(&mut page, 0).map_err(|e| io(&e))?;
     let word = |at: usize| u32::from_be_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]]);
     let size = match u16::from_be_bytes([page[16], page[17]]) {
         1 => 65536,
@@ -138,12 +139,13 @@ pub fn complete(file: &File, page_bytes: u32, page_count: u32) -> Result<First, 
     if !page.starts_with(b"SQLite format 3\0") || size != page_bytes || word(28) != page_count {
         return Err(format!(
             "page 1 is not that of a database of {page_count} pages of {page_bytes} bytes"
-        ));
+        )
+        .into());
     }
     if word(SALT.start) == 0 {
-        return Err("page 1 is not that of a database in concurrent mode".to_owned());
+        return Err("page 1 is not that of a database in concurrent mode".into());
     }
-    file.write_all_at(&UNFENCED, VERSIONS.start as u64).map_err(|e| said(&e))?;
+    file.write_all_at(&UNFENCED, VERSIONS.start as u64).map_err(|e| io(&e))?;
     Ok(First { salt: Salt(word(SALT.start)), generation: Generation(word(SALT.end)) })
 }
 
@@ -182,14 +184,19 @@ pub fn set_read_only(file: &File) -> io::Result<()> {
     file.write_all_at(&READ_ONLY, VERSIONS.start as u64)
 }
 
-/// A failure of the file in words.
-pub fn said(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "the disk has no space left: free some, or take a larger one".to_owned()
-        }
-        _ => error.to_string(),
-    }
+/// True if a disk has no space left.
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// A failure of the file.
+pub fn io(error: &io::Error) -> TargetError {
+    let is_full = is_full(error);
+    let why = match is_full {
+        true => "the disk has no space left: free some, or take a larger one".to_owned(),
+        false => error.to_string(),
+    };
+    TargetError { why, is_full }
 }
 
 #[cfg(test)]

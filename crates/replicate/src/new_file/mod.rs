@@ -44,7 +44,8 @@ use plait_engine::replay::{Replay, rest};
 use crate::ids::{Generation, Lsn};
 use crate::record::{Frames, Merge, PageSet};
 use crate::target::{Applied, Birth, Target, TargetError};
-use base::{Pages, said};
+pub use base::is_full;
+use base::{Pages, io};
 use place::Place;
 pub use place::{beside, give_rights_of_new, refuse_long_name};
 use writing::Writing;
@@ -69,12 +70,8 @@ pub struct NewFile {
     is_whole: bool,
 }
 
-fn bad(why: impl Into<String>) -> TargetError {
-    TargetError(why.into())
-}
-
-fn io(error: &std::io::Error) -> TargetError {
-    bad(said(error))
+fn bad(why: impl Into<TargetError>) -> TargetError {
+    why.into()
 }
 
 /// SQLite's codes for a full disk.
@@ -85,6 +82,10 @@ fn of_engine(error: &EngineError) -> TargetError {
         EngineError::Base { code, .. } if code & 0xff == FULL => {
             io(&std::io::ErrorKind::StorageFull.into())
         }
+        EngineError::Io { errno, .. } if is_full(&std::io::Error::from_raw_os_error(*errno)) => {
+            io(&std::io::Error::from_raw_os_error(*errno))
+        }
+        EngineError::Full(why) => TargetError { why: why.clone(), is_full: true },
         other => bad(other.to_string()),
     }
 }

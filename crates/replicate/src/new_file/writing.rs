@@ -9,7 +9,8 @@ use std::thread::JoinHandle;
 
 use bytes::Bytes;
 
-use super::base::{Pages, said};
+use super::base::{Pages, io};
+use crate::target::TargetError;
 
 /// Lists of pages that wait for the thread.
 const AHEAD: usize = 1;
@@ -18,7 +19,7 @@ const AHEAD: usize = 1;
 #[derive(Debug)]
 pub struct Writing {
     lists: Option<SyncSender<Bytes>>,
-    thread: Option<JoinHandle<Result<Pages, String>>>,
+    thread: Option<JoinHandle<Result<Pages, TargetError>>>,
 }
 
 impl Writing {
@@ -26,8 +27,8 @@ impl Writing {
     ///
     /// # Errors
     /// In words.
-    pub fn begin(file: &File, page_bytes: u32) -> Result<Writing, String> {
-        let file = file.try_clone().map_err(|e| said(&e))?;
+    pub fn begin(file: &File, page_bytes: u32) -> Result<Writing, TargetError> {
+        let file = file.try_clone().map_err(|e| io(&e))?;
         let (lists, put) = sync_channel::<Bytes>(AHEAD);
         let mut pages = Pages::new(page_bytes);
         let thread =
@@ -35,17 +36,17 @@ impl Writing {
                 put.into_iter().try_for_each(|list| pages.write(&file, &list))?;
                 Ok(pages)
             });
-        Ok(Writing { lists: Some(lists), thread: Some(thread.map_err(|e| said(&e))?) })
+        Ok(Writing { lists: Some(lists), thread: Some(thread.map_err(|e| io(&e))?) })
     }
 
     /// Hands a list of pages over, as `record::item::push_page` makes them.
     ///
     /// # Errors
     /// In words, of this list or an earlier one; nothing more is written then.
-    pub fn put(&mut self, list: &Bytes) -> Result<(), String> {
+    pub fn put(&mut self, list: &Bytes) -> Result<(), TargetError> {
         match &self.lists {
             Some(lists) if lists.send(list.clone()).is_ok() => Ok(()),
-            _ => self.end().and(Err("pages came behind the end".to_owned())),
+            _ => self.end().and(Err("pages came behind the end".into())),
         }
     }
 
@@ -53,7 +54,7 @@ impl Writing {
     ///
     /// # Errors
     /// In words.
-    pub fn end(&mut self) -> Result<Pages, String> {
+    pub fn end(&mut self) -> Result<Pages, TargetError> {
         self.lists = None;
         let thread = self.thread.take().ok_or("its pages could not be written")?;
         thread.join().map_err(|_| "the thread that writes its pages has panicked")?
@@ -89,7 +90,7 @@ mod tests {
         let mut writing = Writing::begin(&file, 512).expect("it begins");
         writing.put(&Bytes::from_static(b"no list")).expect("it is taken");
         let refused = (0..9).find_map(|_| writing.put(&list(1)).err());
-        assert_eq!(refused.as_deref(), Some("no list of pages"));
+        assert_eq!(refused, Some("no list of pages".into()));
         assert!(writing.put(&list(1)).is_err() && writing.end().is_err(), "again");
     }
 }

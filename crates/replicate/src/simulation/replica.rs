@@ -141,14 +141,14 @@ impl Replica {
 
     fn may_fail(&self) -> Result<(), TargetError> {
         if self.fails > 0 && self.dice.one_in(self.fails) {
-            return Err(TargetError("the disk is full".to_owned()));
+            return Err(TargetError { is_full: true, .."the disk is full".into() });
         }
         Ok(())
     }
 }
 
 fn bad(what: &str) -> TargetError {
-    TargetError(what.to_owned())
+    what.into()
 }
 
 impl Target for Replica {

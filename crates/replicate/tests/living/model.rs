@@ -55,7 +55,7 @@ struct Model {
 }
 
 fn bad(what: impl Into<String>) -> TargetError {
-    TargetError(what.into())
+    what.into().into()
 }
 
 /// A number of SQLite's, and how many bytes it has.

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use plait_replicate::following::{Done, Following, Settings};
 use plait_replicate::ids::RecordNumber;
 use plait_replicate::names;
+use plait_replicate::record::{Item, Record};
 use plait_replicate::store::objects::{self, Missing, Objects};
 use plait_replicate::store::{Created, Later, Store, StoreError};
 use plait_replicate::world::{Clock, Patience, World};
@@ -250,4 +251,31 @@ fn a_part_that_is_not_answered_for_is_led_around_or_waited_for_without_copies() 
     follows.hears_all();
     assert!(follows.reaches(last) < MINUTE);
     assert_eq!(rows_of(&replica(&stage)), stage.rows());
+}
+
+#[test]
+fn a_copy_that_cannot_be_made_of_what_is_there_waits_for_another_snapshot_and_not_for_room() {
+    let (stage, sidecar) = begun();
+    stage.agrees();
+    breaks(&stage);
+    let newest = stage.agrees();
+    assert_eq!(sidecar.terminated(), 0);
+    assert_eq!(newest.record, newest.snapshot, "the end of the chain");
+    // One that lacks a page, as no sidecar ships it.
+    let object = stage.url.join(names::record(newest.record));
+    let mut record = Record::decode(&std::fs::read(&object).expect("it is there").into());
+    for item in record.iter_mut().flat_map(|record| &mut record.items) {
+        if let Item::Snapshot(snapshot) = item {
+            snapshot.page_count += 1;
+        }
+    }
+    std::fs::write(&object, record.expect("a record").encode()).expect("it is replaced");
+    let mut follows = Follows::begin(&stage, &[]);
+    follows.works_for(MINUTE * 120);
+    assert_eq!(follows.at(), RecordNumber::NONE);
+    let said = &follows.said;
+    assert!(said.contains("lacks page ") && !said.contains("more room"), "{said}");
+    assert!(said.contains("the next one is begun from a snapshot of later"), "{said}");
+    let parts = std::fs::read_dir(stage.url.join("part")).expect("a folder").count();
+    assert!(follows.parts() <= 5 * parts, "{} of {parts}", follows.parts());
 }
