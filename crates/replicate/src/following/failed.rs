@@ -63,6 +63,8 @@ impl Failed {
     ) -> Option<Failed> {
         let is_of_a_record = error.is_refusal() && error.damaged().is_some();
         let (first, longest) = match error {
+            // It fails before any page is read, and what is wrong may be mended.
+            Error::Moment(_) => return None,
             _ if is_of_disk(error) => (DISK_AGAIN, DISK_AGAIN_MAX),
             _ if lies_there(error) || is_unanswered(error) || is_of_a_record => {
                 (COPY_AGAIN, COPY_AGAIN_MAX)

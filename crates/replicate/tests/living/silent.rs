@@ -279,3 +279,21 @@ fn a_copy_that_cannot_be_made_of_what_is_there_waits_for_another_snapshot_and_no
     let parts = std::fs::read_dir(stage.url.join("part")).expect("a folder").count();
     assert!(follows.parts() <= 5 * parts, "{} of {parts}", follows.parts());
 }
+
+#[test]
+fn a_new_follower_looks_at_once_where_what_leads_to_the_newest_record_is_brought_back() {
+    let (stage, sidecar) = begun();
+    let snapshot = stage.agrees().snapshot;
+    let last = ships(&stage, 2);
+    assert_eq!(sidecar.terminated(), 0);
+    let (object, away) =
+        (stage.url.join(names::record(snapshot)), stage.folder.path().join("away"));
+    std::fs::rename(&object, &away).expect("no pack has it yet");
+    let mut follows = Follows::begin(&stage, &[]);
+    follows.works_for(MINUTE * 40);
+    assert_eq!(follows.at(), RecordNumber::NONE);
+    assert!(follows.said.contains("no snapshot leads to record"), "{}", follows.said);
+    std::fs::rename(&away, &object).expect("it comes back");
+    assert!(follows.reaches(last) < MINUTE);
+    assert_eq!(rows_of(&replica(&stage)), stage.rows());
+}
