@@ -4,9 +4,7 @@
 //! database open (REPLICA-3 in the engine's `replica.rs`), and then makes the file one that SQLite without Plait may write, too. Killed between, it leaves what a copy of a replica without its mark is: nobody writes that, and a second
 //! `plait promote` ends the work (`csrc/follows.c`, FOLLOWS-5), or a session that refuses writes.
 
-use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +15,7 @@ use plait_engine::follower::promote;
 use plait_engine::replica;
 use plait_engine::ship::Shipper;
 use plait_engine::storage::Storage as _;
+use plait_engine::storage::making::remove_copies;
 use plait_engine::storage::names::{follows_lock_path, follows_new_path, follows_path, unwritable};
 use plait_engine::storage::os::OsStorage;
 use plait_engine::sync::wait::Wait;
@@ -85,6 +84,8 @@ pub fn run(args: &PromoteArgs) -> Result<u8> {
             "run the command as the owner of the files, or give them the right".to_owned(),
         ));
     }
+    // Where this is killed behind the mark, nobody looks for them again.
+    remove_copies(&path);
     remove_mark(&path)?;
     let ended = end_following(&path);
     // A follower that runs without its lock makes it anew as long as the session lets it.
@@ -100,7 +101,6 @@ pub fn run(args: &PromoteArgs) -> Result<u8> {
     })?;
     // Nobody looks for it without the mark.
     let _ = std::fs::remove_file(follows_lock_path(&path));
-    remove_copies(&path);
     drop(lock);
     anstream::println!("{} can be written from its next opening on: {was}", styled(GOOD, shown));
     anstream::println!(
@@ -162,30 +162,6 @@ fn has_nothing(path: &Path) -> bool {
         connection.integer("SELECT count(*) FROM sqlite_schema")
     };
     count() == Ok(0)
-}
-
-/// Removes what a follower that was killed has left of a copy, under names that `new_file/place.rs` of the crate `replicate` gives.
-fn remove_copies(path: &Path) {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return };
-    let prefix = [name.as_bytes(), b".copied.plait-replica-"].concat();
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let random = name.as_bytes().strip_prefix(&*prefix).unwrap_or_default();
-        let is_copy = random.len() == 8 && random.iter().all(u8::is_ascii_hexdigit);
-        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-        let Some(copy) = (is_copy && is_file).then(|| File::open(entry.path()).ok()).flatten()
-        else {
-            continue;
-        };
-        // Whoever works on it holds this lock.
-        if copy.try_lock().is_ok() {
-            for suffix in ["-wal", "-shm", "-journal", ""] {
-                let mut file = entry.path().into_os_string();
-                file.push(suffix);
-                let _ = std::fs::remove_file(file);
-            }
-        }
-    }
 }
 
 /// The file says that it is a replica at rest.

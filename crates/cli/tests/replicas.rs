@@ -82,13 +82,17 @@ fn a_mark_that_says_nothing_is_told_with_what_mends_it() {
         scene.plait(&["doctor"]).done().says(&["plait promote"]);
         scene.plait(&["disable"]).failed().says(&[why, "plait promote"]);
     }
-    // A follower that was killed has left a copy.
+    // Followers that were killed have left copies.
     let beside = ["", "-wal", "mynotes"].map(|of| format!(".copied.plait-replica-0123abcd{of}"));
+    let first = ".plait-replica-0123abcd".to_owned();
+    let others = ".copied.plait-replica-ABCDEF01".to_owned();
+    let beside = [&beside[..], &[first, others]].concat();
     for file in &beside {
         std::fs::write(scene.beside(file), b"a copy").unwrap();
     }
     scene.plait(&["promote"]).done().says(&["how far it was is not known"]);
-    assert_eq!(beside.map(|file| scene.beside(&file).exists()), [false, false, true]);
+    let left: Vec<_> = beside.iter().map(|file| scene.beside(file).exists()).collect();
+    assert_eq!(left, [false, false, true, false, true]);
     scene.ours("INSERT INTO t(n) VALUES(7)").done();
 }
 

@@ -10,6 +10,7 @@ use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 
+pub mod making;
 pub mod names;
 pub mod os;
 pub mod side;

@@ -7,6 +7,8 @@ use super::failed::{Failed, lies_there};
 use super::mark::Mark;
 use super::putting::{Made, entry_of};
 use super::{By, Done, Following, said, target, with_suffix};
+use plait_engine::storage::making::COPIED;
+
 use crate::apply::{Progress, open_of};
 use crate::chain::{Found, Reader, Tip};
 use crate::error::{Error, Result};
@@ -24,9 +26,6 @@ const FIRST_RECORDS: u32 = 8;
 
 /// How often that OPEN is asked for, half a minute in all where each try fails at once: tickets of the session are known by it.
 const FIRST_TRIES: u32 = 10;
-
-/// Behind the name of a copy that is made beside a database.
-pub(super) const COPIED: &str = ".copied";
 
 /// What became of records that the database had refused.
 enum Taken {

@@ -48,9 +48,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use plait_engine::storage::making::{COPIED, remove_copies};
 use plait_engine::storage::names::{follows_lock_path, follows_path};
 
-use self::copying::COPIED;
 use self::failed::Failed;
 use self::gathering::Batch;
 pub use self::live::{Live, Unjoined};
@@ -163,6 +163,7 @@ impl Following {
         refuse_taken(&settings)?;
         let lock = lock(&settings.database)?;
         let mark = refuse_taken(&settings)?;
+        remove_copies(&settings.database);
         let there = bytes_of(&settings.database)?;
         let is_there = there.is_some();
         // Behind so many failures it is said, and tried again.

@@ -3,24 +3,22 @@
 //! - PLACE-1 Nothing stands at the destination unless it is whole and on disk: the last step is a
 //!   rename that replaces nothing.
 //! - PLACE-2 What a restore works on is locked (`flock`) for as long as its process lives. So the next
-//!   restore to this destination removes what a killed one has left, and nothing else: a regular
-//!   file of such a name that nobody has locked.
+//!   restore to this destination, a follower that starts and `plait promote` remove what a killed one has left, and nothing
+//!   else: a regular file of such a name that nobody has locked (the engine's `storage/making.rs`).
 //! - PLACE-3 Nobody but its owner can read a file in the making. It gets the rights of a new file
 //!   when it becomes the destination; kept under its own name, it stays private.
 
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use plait_engine::crash_point;
+use plait_engine::storage::making::{
+    BESIDE, INFIX, RANDOM_DIGITS, in_the_making, leads_to, remove, remove_left,
+};
 
-/// Stands between the destination's name and something random.
-const INFIX: &str = ".plait-replica-";
-/// Hexadecimal digits of the random end.
-const RANDOM: usize = 8;
 /// Bytes of a file's name.
 const FILE_NAME_BYTES_MAX: usize = 255;
 
@@ -29,7 +27,7 @@ const FILE_NAME_BYTES_MAX: usize = 255;
 pub fn refuse_long_name(destination: &Path, suffix: &str) -> Option<String> {
     let bytes = destination.file_name().unwrap_or_default().len() + suffix.len();
     let beside = BESIDE.iter().map(|suffix| suffix.len()).max().unwrap_or_default();
-    let most = FILE_NAME_BYTES_MAX - INFIX.len() - RANDOM - beside;
+    let most = FILE_NAME_BYTES_MAX - INFIX.len() - RANDOM_DIGITS - beside;
     (bytes > most).then(|| {
         format!(
             "its name is too long: it may have {} bytes, since files beside it get longer ones",
@@ -37,10 +35,9 @@ pub fn refuse_long_name(destination: &Path, suffix: &str) -> Option<String> {
         )
     })
 }
+
 /// Rights of a file in the making (PLACE-3).
 const PRIVATE: u32 = 0o600;
-/// What SQLite and the library put beside a database while it is worked on, and the sample of rights.
-const BESIDE: [&str; 4] = ["-wal", "-shm", "-journal", "-rights"];
 /// What makes a file at rest another database than it looks, if it stands beside it.
 const BELONGS: [&str; 6] = ["-wal", "-journal", "-shm", "-plait", "-plait-pages", "-plait-super"];
 
@@ -82,7 +79,7 @@ impl Place {
         }
         refuse_occupied(&destination)?;
         remove_left(&destination);
-        let path = beside(&destination, &format!("{INFIX}{random:0RANDOM$x}"));
+        let path = in_the_making(&destination, random);
         let mut options = File::options();
         let file = options.read(true).write(true).create_new(true).mode(PRIVATE).open(&path)?;
         let place = Place { destination, path, file, is_kept: false };
@@ -144,12 +141,6 @@ impl Drop for Place {
     }
 }
 
-/// The file itself goes last: by it the next restore finds what is left, if this one is killed here.
-fn remove(path: &Path) {
-    BESIDE.iter().for_each(|suffix| drop(std::fs::remove_file(beside(path, suffix))));
-    let _ = std::fs::remove_file(path);
-}
-
 fn refuse_occupied(destination: &Path) -> io::Result<()> {
     for suffix in [""].into_iter().chain(BELONGS) {
         let path = beside(destination, suffix);
@@ -159,44 +150,6 @@ fn refuse_occupied(destination: &Path) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Removes what restores to this destination have left that were killed (PLACE-2).
-fn remove_left(destination: &Path) {
-    let (Some(folder), Some(name)) = (destination.parent(), destination.file_name()) else {
-        return;
-    };
-    let prefix = [name.as_bytes(), INFIX.as_bytes()].concat();
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let is_named = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().as_bytes();
-        let random = name.strip_prefix(&*prefix).unwrap_or_default();
-        random.len() == RANDOM && random.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-    };
-    for path in entries.map(|entry| entry.path()).filter(is_named) {
-        // The lock is held until the file is gone.
-        if let Some(_locked) = lock_left(&path) {
-            remove(&path);
-        }
-    }
-}
-
-/// Opens and locks a regular file that nobody works on.
-fn lock_left(path: &Path) -> Option<File> {
-    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
-    let file = File::options().read(true).custom_flags(flags.bits() as i32).open(path).ok()?;
-    let is_regular = file.metadata().is_ok_and(|meta| meta.is_file());
-    (is_regular && file.try_lock().is_ok() && leads_to(path, &file)).then_some(file)
-}
-
-/// True if a name leads to an open file, not over a symbolic link.
-fn leads_to(path: &Path, file: &File) -> bool {
-    let same =
-        |a: &std::fs::Metadata, b: &std::fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
-    match (std::fs::symlink_metadata(path), file.metadata()) {
-        (Ok(named), Ok(open)) => same(&named, &open),
-        _ => false,
-    }
 }
 
 /// Gives a file the rights of a new one beside it: they follow the umask, and where a folder has

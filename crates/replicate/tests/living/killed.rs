@@ -2,6 +2,7 @@
 
 use rustix::process::Signal;
 
+use crate::processes::Process;
 use crate::stage::Stage;
 
 fn is_killed(process: crate::processes::Process) -> bool {
@@ -131,4 +132,29 @@ fn a_sidecar_that_dies_while_it_puts_its_sums_takes_a_snapshot_that_is_right() {
         let second = snapshots.get(1).expect("behind a change of the schema");
         assert_eq!(second.is_whole, is_whole, "{point}");
     }
+}
+
+// holds PLACE-2
+#[test]
+fn a_start_removes_what_a_killed_follower_has_left_of_a_copy() {
+    let (stage, sidecar) = crate::following::begun();
+    stage.agrees();
+    let replica = crate::following::replica(&stage);
+    let dies = Process::follower(&stage.url, &replica, Some("replica.settled"));
+    assert!(!dies.ended().success());
+    let left = || {
+        let entries = std::fs::read_dir(stage.folder.path()).expect("a folder").flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name.contains(".plait-replica-")).collect::<Vec<_>>()
+    };
+    assert!(!left().is_empty());
+    let others = "elsewhere.db.copied.plait-replica-ABCDEF01";
+    std::fs::write(stage.folder.path().join(others), b"somebody's").expect("a file");
+    assert_eq!(sidecar.terminated(), 0);
+    // Nothing can be copied now.
+    std::fs::rename(&stage.url, stage.folder.path().join("away")).expect("it goes");
+    let follows = crate::following::follower(&stage);
+    crate::following::is_told(&stage, "there is no folder ");
+    assert_eq!(left(), [others]);
+    assert_eq!(follows.terminated(), 0);
 }
