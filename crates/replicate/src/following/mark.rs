@@ -22,7 +22,7 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use plait_engine::storage::names::{follows_new_path, follows_path};
@@ -163,11 +163,14 @@ impl Mark {
     pub fn write(&self, database: &Path, durably: bool) -> io::Result<()> {
         let (path, new) = (follows_path(database), follows_new_path(database));
         let text = self.text();
-        let mut file = opened(&new)?;
+        let mut file = opened(&new).map_err(|e| named(&new, &e))?;
         file.write_all(text.as_bytes())?;
         file.set_len(text.len() as u64)?;
         // Behind a power cut a name must not lead to a file without contents.
         file.sync_data()?;
+        if !super::is_named(&file, &new)? {
+            return Err(named(&new, &io::ErrorKind::ResourceBusy.into()));
+        }
         std::fs::rename(&new, &path)?;
         drop(file);
         // Room for the next one, where there is some: that of the one before is free by now.
@@ -215,16 +218,32 @@ fn opened(new: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     let file = match options.create(true).truncate(false).open(new) {
-        Err(e) if is_replaced(&e) && std::fs::remove_file(new).is_ok() => {
-            options.create_new(true).open(new)
+        Ok(file) if is_own(&file)? => file,
+        Err(e) if !is_replaced(&e) => return Err(e),
+        _ => {
+            std::fs::remove_file(new)?;
+            options.create_new(true).open(new)?
         }
-        file => file,
-    }?;
+    };
     rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
     match super::is_named(&file, new)? {
         true => Ok(file),
         false => Err(io::ErrorKind::ResourceBusy.into()),
     }
+}
+
+/// A failure with the file that has failed.
+fn named(file: &Path, error: &io::Error) -> io::Error {
+    let advice = match error.kind() {
+        io::ErrorKind::IsADirectory => ": move it away",
+        _ => "",
+    };
+    io::Error::new(error.kind(), format!("{}: {error}{advice}", file.display()))
+}
+
+/// A file, and under no other name: not a pipe that somebody reads, nor a link to what somebody needs.
+fn is_own(file: &File) -> io::Result<bool> {
+    file.metadata().map(|meta| meta.is_file() && meta.nlink() <= 1)
 }
 
 /// A link, a pipe, or somebody else's.
@@ -283,7 +302,7 @@ mod tests {
         // Another follower writes there, and may have renamed it by then.
         let other = opened(&new).unwrap();
         assert!(short.write(&database, true).is_err());
-        assert_eq!(Mark::read(&database), Ok(Some(long)));
+        assert_eq!(Mark::read(&database), Ok(Some(long.clone())));
         drop(other);
         // Nobody waits for a pipe.
         std::fs::remove_file(&new).unwrap();
@@ -298,8 +317,24 @@ mod tests {
         std::fs::remove_file(&new).unwrap();
         std::os::unix::fs::symlink(&other, &new).unwrap();
         short.write(&database, true).unwrap();
-        assert_eq!(Mark::read(&database), Ok(Some(short)));
+        assert_eq!(Mark::read(&database), Ok(Some(short.clone())));
         assert_eq!(std::fs::read(&other).unwrap(), b"of somebody");
+        // Nor through a second name, nor into a pipe that somebody reads.
+        std::fs::remove_file(&new).unwrap();
+        std::fs::hard_link(&other, &new).unwrap();
+        short.write(&database, true).unwrap();
+        assert_eq!(std::fs::read(&other).unwrap(), b"of somebody");
+        std::fs::remove_file(&new).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &new, kind, rights, 0).unwrap();
+        let reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&new).unwrap();
+        long.write(&database, true).unwrap();
+        assert_eq!(Mark::read(&database), Ok(Some(long)));
+        assert_eq!(io::Read::read(&mut &reader, &mut [0; 8]).unwrap(), 0);
+        std::fs::remove_file(&new).unwrap();
+        std::fs::create_dir(&new).unwrap();
+        let error = short.write(&database, true).unwrap_err().to_string();
+        assert!(error.starts_with(new.to_str().unwrap()), "{error}");
+        assert!(error.ends_with(": move it away"), "{error}");
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::time::Duration;
 use crate::following::{PATIENCE, nap};
 use crate::following::{agrees, begun, beside, follower, is_told, is_told_nothing, mark, replica};
 #[cfg(feature = "crash-points")]
+use crate::missed::copies_begun_in;
+#[cfg(feature = "crash-points")]
 use crate::processes::Process;
 use crate::processes::open;
 use crate::stage::Stage;
@@ -247,4 +249,34 @@ fn a_database_that_is_removed_while_its_copy_is_made_is_made_anew_under_its_own_
     let said = std::fs::read_to_string(&log).expect("it is read");
     assert!(!said.contains("was removed or moved away"), "{said}");
     assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds TRAIL-3
+#[cfg(feature = "crash-points")]
+#[test]
+fn a_copy_that_is_in_its_place_and_cannot_be_noted_is_not_made_again() {
+    let (stage, [sidecar, stalled], log) = stopped_at("exclusive.visible");
+    let new = beside(&stage, "-plait-follows.new");
+    std::fs::remove_file(&new).expect("room for the next one");
+    std::fs::create_dir(&new).expect("a folder in the way of the mark");
+    let had = mark(&stage);
+    stalled.signal(rustix::process::Signal::CONT);
+    let said = || std::fs::read_to_string(&log).expect("it is read");
+    let begun = std::time::Instant::now();
+    while !said().contains("-plait-follows.new: Is a directory (os error 21): move it away") {
+        assert!(begun.elapsed() < PATIENCE, "{}", said());
+        nap(20);
+    }
+    assert_eq!(copies_begun_in(&stage, Duration::from_secs(8)), 0);
+    assert_eq!(mark(&stage), had);
+    std::fs::remove_dir(&new).expect("it is away");
+    agrees(&stage);
+    while mark(&stage).seeding.is_some() || mark(&stage).record <= had.record {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", mark(&stage));
+        nap(20);
+    }
+    assert_eq!(copies_begun_in(&stage, Duration::from_secs(1)), 0);
+    is_told_nothing(&stage);
+    assert!(mark(&stage).counter > 0, "nobody reads there");
+    assert_eq!((stalled.terminated(), sidecar.terminated()), (0, 0));
 }
