@@ -230,6 +230,19 @@ pub enum Error {
         /// What stands there.
         stands: Stands,
     },
+    /// The newest record is out of reach, and nothing else is.
+    #[error(
+        "the newest record {} is refused, and what else was asked for is not: the store has to give this one object, as out of an          archive, or by a right to read it, and nothing is shipped until then ({error})",
+        number.map_or_else(|| format!("lies in {name}, which"), |number| format!("{number} ({name})"))
+    )]
+    Refused {
+        /// Which one, if the object is its own.
+        number: Option<RecordNumber>,
+        /// The object.
+        name: String,
+        /// Why.
+        error: StoreError,
+    },
     /// The newest record does not say who has written it.
     #[error(
         "record {number} ({name}), the newest one, is damaged, and so is its header, or another record stands under its name, \

@@ -140,6 +140,11 @@ impl World {
         World { patience, ..self.clone() }
     }
 
+    /// Calls are tried until they succeed.
+    pub fn is_endless(&self) -> bool {
+        self.patience == Patience::Endless
+    }
+
     /// The same world without objects that the store does not answer for: whoever reads one is refused, as by an archive, and
     /// leads around it.
     #[must_use]

@@ -74,7 +74,7 @@ impl Sidecar {
         // What leads to the newest record is looked at once: who ships on meanwhile would overtake a second look, too.
         let mut looked = None;
         for _ in 0..TRIES {
-            let tip = match find_tip(&world).await {
+            let tip = match tip_at_start(&world).await {
                 Err(damage @ (Error::Record { .. } | Error::Unlinked { .. })) if own.is_none() => {
                     Some(damaged_tip(&world, damage, settings.take_over).await?)
                 }
@@ -225,6 +225,38 @@ async fn lost_before(world: &World, tip: &Tip) -> Result<Option<String>> {
                 }
             }
             looked => return looked,
+        }
+    }
+}
+
+/// Finds the newest record, and says so where that alone is refused for a minute.
+async fn tip_at_start(world: &World) -> Result<Option<Tip>> {
+    // Who has no patience is told of the refusal itself.
+    while world.is_endless() {
+        let error = match find_tip(&world.with(Patience::Tries(LOOKS))).await {
+            Err(error) if error.is_refusal() && error.damaged().is_some() => error,
+            Err(Error::Store { .. }) => break,
+            found => return found,
+        };
+        if let Some(why) = refusal_of(world, error).await? {
+            await_refused(world, why).await;
+        }
+    }
+    find_tip(world).await
+}
+
+/// Waits for an object that the store refuses to give.
+async fn await_refused(world: &World, mut why: Error) {
+    let once = without_patience(world);
+    while let Error::Store { name, error, .. } = &why {
+        let (number, name, error) = (names::parse_record(name), name.clone(), error.clone());
+        if error.is_refusal() {
+            world.note_trouble(&Error::Refused { number, name: name.clone(), error });
+        }
+        world.clock().sleep(BETWEEN_LOOKS).await;
+        match once.get(&name).await {
+            Ok(_) => break,
+            Err(error) => why = error,
         }
     }
 }

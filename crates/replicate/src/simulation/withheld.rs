@@ -1,13 +1,18 @@
 //! What a store has and refuses to give, as an archive does, or gives later: who goes on without it, and what that costs.
 
+use std::future::Future as _;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Waker};
 
 use super::losses::{SECOND, SWEEP, begun, broken_off, calm, look, packs};
+use super::primary::Primary;
 use super::stage::{Running, Shared, Stage, live};
 use crate::ids::RecordNumber;
 use crate::names;
-use crate::primary::Settings;
+use crate::primary::{Settings, Sidecar};
 use crate::restore::Stop;
+use crate::world::{Patience, World};
 
 /// Behind what was shipped before come breaks, each with a snapshot.
 fn goes_on(stage: &Stage, database: &Shared, sidecar: &mut Running, breaks: u32) {
@@ -292,4 +297,37 @@ fn a_newest_record_that_is_refused_hides_nothing_before_it() {
     assert_eq!(restored.record, newest.before());
     let error = stage.restore(Stop::Newest).map(drop).expect_err("nobody knows it");
     assert!(error.is_refusal(), "{error}");
+}
+
+#[test]
+fn a_start_whose_newest_record_is_refused_for_a_minute_says_which_object_it_waits_for() {
+    static NEWEST: AtomicU64 = AtomicU64::new(0);
+    let (stage, database, mut sidecar) = begun(calm());
+    stage.block(&sidecar.1, sidecar.0.finish()).expect("all is shipped");
+    let newest = sidecar.0.tip().number;
+    drop(sidecar);
+    NEWEST.store(newest.0, Relaxed);
+    stage.objects.withhold(|name| name == names::record(RecordNumber(NEWEST.load(Relaxed))));
+    let (world, clock) = stage.world(Patience::Endless);
+    let source = Box::new(Primary::new(&database, 99, &Rc::default()));
+    let mut opening = std::pin::pin!(Sidecar::open(world.clone(), source, calm()));
+    let begun = stage.time.now();
+    let said = |world: &World| world.trouble().map_or_else(String::new, |trouble| trouble.what);
+    let words = format!("the newest record {newest} ({}) is refused", names::record(newest));
+    let mut since = None;
+    while stage.time.now() < begun + SECOND * 600 {
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(opening.as_mut().poll(&mut context).is_pending(), "nothing tells whose it is");
+        if said(&world).starts_with(&words) {
+            since.get_or_insert(stage.time.now() - begun);
+        }
+        stage.time.advance_to(clock.wake());
+    }
+    let since = since.expect("it is said");
+    assert!(since > SECOND * 50 && since < SECOND * 120, "{since:?}");
+    assert!(said(&world).contains("the store has to give this one object"), "{}", said(&world));
+    stage.objects.withhold(|_| false);
+    let sidecar = stage.block(&clock, opening).expect("it is given");
+    assert!(sidecar.tip().number > newest);
+    assert_eq!(said(&world), "");
 }
