@@ -220,8 +220,8 @@ fn opened(new: &Path) -> io::Result<File> {
     let file = match options.create(true).truncate(false).open(new) {
         Ok(file) if is_own(&file)? => file,
         Err(e) if !is_replaced(&e) => return Err(e),
-        _ => {
-            std::fs::remove_file(new)?;
+        other => {
+            std::fs::remove_file(new).map_err(|e| other.err().unwrap_or(e))?;
             options.create_new(true).open(new)?
         }
     };
