@@ -102,6 +102,11 @@ pub fn run(args: &PromoteArgs) -> Result<u8> {
     // Nobody looks for it without the mark.
     let _ = std::fs::remove_file(follows_lock_path(&path));
     drop(lock);
+    tell(&shown.to_string(), &was);
+    Ok(failure::OK)
+}
+
+fn tell(shown: &str, was: &str) {
     anstream::println!("{} can be written from its next opening on: {was}", styled(GOOD, shown));
     anstream::println!(
         "{}",
@@ -111,7 +116,6 @@ pub fn run(args: &PromoteArgs) -> Result<u8> {
              until they open it again"
         )
     );
-    Ok(failure::OK)
 }
 
 /// Tells the session of the database, if there is one, that it is no replica any more.

@@ -15,7 +15,7 @@
 //! - NOTED-2 A database has its mark before it has its name.
 //! - NOTED-3 A database whose counter is lower than the mark's is an older state, put back under its name:
 //!   it lacks what the mark tells of, and is not gone on with. A commit that is not in the base raises the mark's by one,
-//!   as its merge will the database's: whoever makes that merge.
+//!   as its merge will the database's: whoever makes that merge. The mark behind a copy has the counter of that.
 //! - NOTED-4 A database says in its file that it is a replica before it has its name (`csrc/follows.c`
 //!   has the bytes), and one that follows from before that was said does as soon as its follower has
 //!   joined: SQLite without Plait does not write it.

@@ -174,12 +174,16 @@ impl Following {
         let is_new = !mark
             .as_ref()
             .is_some_and(|mark| has_bytes || (is_there && mark.record == RecordNumber::NONE));
+        let has_any = mark.as_ref().is_some_and(|mark| mark.record > RecordNumber::NONE);
+        let database = &settings.database;
+        let named = std::fs::metadata(database).map_err(|e| unseen(database, &e));
+        let file = (has_any && has_bytes).then_some(named).transpose()?.as_ref().map(of);
         let mut following = Following {
             world,
             settings,
             mark,
             live: None,
-            file: None,
+            file,
             counter: 0,
             reader,
             flow: None,
@@ -302,9 +306,7 @@ impl Following {
                 let pause = match error {
                     // Each look whether a copy can be made asks for some objects.
                     Error::Uncopied { .. } => self.rarely.next(self.world.random()),
-                    Error::Target { .. }
-                        if self.needs_copy() && self.made.is_none() && self.put.is_none() =>
-                    {
+                    Error::Target { .. } if self.lacks_copy() => {
                         self.rarely.next(self.world.random())
                     }
                     // Nothing is asked of the store.
@@ -334,6 +336,10 @@ impl Following {
 
     fn needs_copy(&self) -> bool {
         self.mark.as_ref().is_none_or(|mark| mark.seeding.is_some()) || self.stuck.is_some()
+    }
+
+    fn lacks_copy(&self) -> bool {
+        self.needs_copy() && self.made.is_none() && self.put.is_none()
     }
 
     /// Notes in the mark what keeps this from going on, for those who ask the database; `None`: nothing does.

@@ -139,8 +139,9 @@ impl Following {
     pub(super) async fn ask_for_silent(&mut self) {
         let once = self.world.with(Patience::Tries(1));
         for name in self.silent.clone() {
-            if once.get(&name).await.is_ok() {
-                self.silent.remove(&name);
+            match once.get(&name).await {
+                Err(error) if is_unanswered(&error) => {}
+                _ => drop(self.silent.remove(&name)),
             }
         }
     }

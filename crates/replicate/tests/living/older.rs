@@ -251,6 +251,24 @@ fn a_database_that_is_removed_while_its_copy_is_made_is_made_anew_under_its_own_
     assert_eq!(sidecar.terminated(), 0);
 }
 
+// holds NOTED-3
+#[cfg(feature = "crash-points")]
+#[test]
+fn an_older_copy_that_comes_while_a_copy_is_waited_for_keeps_its_own_mark() {
+    let (stage, [sidecar, dies], _) = stopped_at("exclusive.visible");
+    dies.kill();
+    assert_eq!(sidecar.terminated(), 0);
+    std::fs::rename(&stage.url, stage.folder.path().join("away")).expect("it goes");
+    let follows = follower(&stage);
+    is_told(&stage, "there is no folder ");
+    let older = |name: &str| stage.folder.path().join(name);
+    let had = std::fs::read(older("older.mark")).expect("a mark");
+    std::fs::rename(older("older.db"), replica(&stage)).expect("it comes");
+    std::fs::rename(older("older.mark"), beside(&stage, MARK)).expect("it comes");
+    assert_eq!(follows.ended().code(), Some(2));
+    assert_eq!(std::fs::read(beside(&stage, MARK)).expect("a mark"), had);
+}
+
 // holds TRAIL-3
 #[cfg(feature = "crash-points")]
 #[test]
