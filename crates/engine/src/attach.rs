@@ -77,17 +77,20 @@ pub fn attach(
     wait: &mut Wait<'_>,
 ) -> Result<Conn> {
     let mut patience = Patience::with_minimum(wait);
+    let mut busy = None;
     for looks in 1u32.. {
         // A busy handler called here might use the same database on this thread.
         match caller::unasked(|| registry::try_attach(path, named.take(), wal_index, opener)) {
             // The process that seems to have the other WAL-index may be dying.
             Err(Error::StrangeIndex(_)) if patience.elapsed() < session::DEATH_MAX => {}
+            // Another program is in the middle of a commit, which lasts as long as its sync.
+            Err(e) if e.is_busy() => busy = Some(e),
             Err(e) => return Err(e),
             Ok(Some(conn)) => return Ok(conn),
-            Ok(None) => {}
+            Ok(None) => busy = None,
         }
         if patience.is_over() {
-            return Err(being_opened_or_closed(path, patience.elapsed()));
+            return Err(busy.unwrap_or_else(|| being_opened_or_closed(path, patience.elapsed())));
         }
         patience.nap(LIFECYCLE_NAP_MAX.min(Duration::from_millis(looks.into())))?;
     }

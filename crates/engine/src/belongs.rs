@@ -12,9 +12,10 @@
 //! - the newest page 1 in the WAL, once a checkpoint has brought that;
 //! - before that the page 1 of any commit in the WAL, or the one from which the first of them was
 //!   made;
-//! - unmarked, with versions of 1 and one commit behind the first page 1 in the WAL, if the file
-//!   left WAL mode while another connection began that WAL, in which it was marked
-//!   (`has_left_beside`).
+//! - one with versions of 1, and the one from which the first of them was made or a commit behind
+//!   that, if the file left WAL mode while another connection began that WAL. SQLite releases its
+//!   exclusive lock between removing a WAL and setting the versions, and holds a page 1 that it has
+//!   read in between: as in SQLite the WAL counts.
 //!
 //! The counter grows by one with every commit that stamps the header (`plStamp()` sees to that).
 //! With other commits, which only a database at rest can have, it may stay if the same connection
@@ -75,13 +76,6 @@ impl FirstPage {
         let counted = first.changes.wrapping_sub(self.changes);
         (counted == 1 || (counted == 0 && !is_stamped)) && (is_mark_kept || is_mark_changed)
     }
-
-    /// True if the file left WAL mode while another connection began a WAL, in which the mode was
-    /// switched on. SQLite releases its exclusive lock between removing the WAL and setting the
-    /// versions, so that WAL counts.
-    fn has_left_beside(&self, first: &FirstPage) -> bool {
-        self.salt == 0 && first.changes.wrapping_sub(self.changes) == 1 && self.may_precede(first)
-    }
 }
 
 /// True if the database file, with this page 1 (`None`: it has none), goes with the WAL.
@@ -95,7 +89,7 @@ pub fn belongs(file: Option<FirstPage>, in_wal: &[FirstPage], brought: bool) -> 
     }
     let Some(file) = file else { return false };
     if file.versions.iter().any(|version| *version < 2) {
-        return !brought && file.has_left_beside(first);
+        return !brought && file.may_precede(first);
     }
     if brought {
         return file.is_same_state(last);
@@ -123,7 +117,11 @@ mod tests {
         let marked = [page(2, 11, 7, 0), page(2, 12, 0, 0), page(2, 13, 8, 0)];
         assert!(belongs(Some(page(1, 10, 0, 0)), &marked, false));
         assert!(!belongs(Some(page(1, 10, 0, 0)), &marked, true));
-        for other in [page(1, 9, 0, 0), page(1, 11, 0, 0), page(1, 10, 7, 0)] {
+        let behind = "made from the same state as the first commit";
+        assert!(belongs(Some(page(1, 11, 0, 0)), &marked, false), "{behind}");
+        assert!(belongs(Some(page(1, 11, 7, 4)), &session(), false), "{behind}, and marked");
+        assert!(belongs(Some(page(1, 10, 7, 0)), &marked, false), "marked");
+        for other in [page(1, 9, 0, 0), page(1, 12, 0, 0), page(1, 11, 7, 4)] {
             assert!(!belongs(Some(other), &marked, false), "{other:?}");
         }
         assert!(!belongs(Some(page(1, 10, 0, 0)), &[page(2, 11, 7, 3)], false));

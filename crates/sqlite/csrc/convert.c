@@ -77,6 +77,21 @@ static int plMarkedAlone(Btree *p){
   return bAlone;
 }
 
+/* A handle is about to take a file out of WAL mode. It has removed the WAL, let the file go, read page
+** 1, and locked the file for itself. Others may have used the file between the first two, in WAL mode.
+** What they have checkpointed changes the counter of page 1; what they have not is in a WAL, which
+** counts. */
+static int plMayLeaveWal(BtShared *pBt){
+  Pager *pPager = pBt->pPager;
+  u8 a[sizeof(pPager->dbFileVers)];
+  int bWal = 0;
+  int rc = sqlite3OsRead(pPager->fd, a, sizeof(a), 24);
+  if( rc==SQLITE_IOERR_SHORT_READ ) rc = SQLITE_OK;   /* a new file: zeros */
+  if( rc==SQLITE_OK && memcmp(a, &pBt->pPage1->aData[24], sizeof(a))!=0 ) rc = SQLITE_BUSY;
+  if( rc==SQLITE_OK && pPager->zWal ) rc = sqlite3OsAccess(pPager->pVfs, pPager->zWal, SQLITE_ACCESS_EXISTS, &bWal);
+  return rc==SQLITE_OK && bWal ? SQLITE_BUSY : rc;
+}
+
 static int plEnable(Vdbe *pVdbe, Btree *p){
   Pager *pPager = p->pBt->pPager;
   const char *zWhy = plUnsuitable(p);
@@ -189,6 +204,8 @@ static int plDisable(Vdbe *pVdbe, Btree *p){
 /* Stock code could not go on to the mode that was asked for, most often since a stock program has the
 ** file open. The file is concurrent again, as a file that cannot leave WAL mode stays in it. */
 static void plComeBack(Vdbe *pVdbe, Btree *p, int rc){
+  /* What it has read of the file may be old by now: see plMayLeaveWal(). */
+  (void)sqlite3StockBtreeRollback(p, SQLITE_OK, 0);
   if( plEnable(pVdbe, p)!=SQLITE_OK ){
     sqlite3VdbeError(pVdbe, "%s%s; it has left concurrent mode and is in WAL mode now", sqlite3ErrStr(rc),
         (rc & 0xff)==SQLITE_BUSY ? ": another program has it open" : "");

@@ -227,6 +227,7 @@ struct PlFacade {
 #define PL_RESTING_REPLICA(a) ((a)[18]==3 && (a)[19]==2 && get4byte(&(a)[72])!=0)
 /* Attach.c: like PL_FENCED, and true under a lowered fence for a handle that has the WAL open. */
 static int plFenced(BtShared *pBt);
+static int plMayLeaveWal(BtShared *pBt);
 
 /* A reader with a custom busy handler retries this long, then calls the handler. */
 #define PL_HANDLER_GRACE_MS 100

@@ -45,6 +45,15 @@ const FENCE: Concern = Concern {
             why: "another connection may have made the file concurrent since this one looked, and \
                   nothing but the engine takes the fence away",
         },
+        Edit {
+            section: "btree.c",
+            anchor: "      rc = sqlite3BtreeBeginTrans(pBtree, 2, 0);",
+            place: After,
+            text: "      if( rc==SQLITE_OK && iVersion==1 ) rc = plMayLeaveWal(pBt); /* [plait] */",
+            why: "SQLite lets the file go between removing the WAL and this lock, and what others \
+                  have committed and checkpointed meanwhile would be lost under the page 1 that it \
+                  has read",
+        },
     ],
 };
 
