@@ -232,7 +232,8 @@ pub enum Error {
     },
     /// The newest record is out of reach, and nothing else is.
     #[error(
-        "the newest record {} is refused, and what else was asked for is not: the store has to give this one object, as out of an          archive, or by a right to read it, and nothing is shipped until then ({error})",
+        "the newest record {} is refused, and what else was asked for is not: the store has to give this one object, as out of an \
+         archive, or by a right to read it, and nothing is shipped until then ({error})",
         number.map_or_else(|| format!("lies in {name}, which"), |number| format!("{number} ({name})"))
     )]
     Refused {

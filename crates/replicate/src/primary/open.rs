@@ -235,7 +235,10 @@ async fn tip_at_start(world: &World) -> Result<Option<Tip>> {
     while world.is_endless() {
         let error = match find_tip(&world.with(Patience::Tries(LOOKS))).await {
             Err(error) if error.is_refusal() && error.damaged().is_some() => error,
-            Err(Error::Store { .. }) => break,
+            Err(Error::Store { name, .. }) => {
+                await_answer(world, &name).await?;
+                continue;
+            }
             found => return found,
         };
         if let Some(why) = refusal_of(world, error).await? {
@@ -243,6 +246,20 @@ async fn tip_at_start(world: &World) -> Result<Option<Tip>> {
         }
     }
     find_tip(world).await
+}
+
+/// Waits until a store answers for what it has not answered for: a list, or an object, for which a refusal is an answer.
+async fn await_answer(world: &World, name: &str) -> Result<()> {
+    if names::parse_record(name).is_none() && names::parse_pack(name).is_none() {
+        return world.list(name).await.map(drop);
+    }
+    let (once, mut backoff) = (without_patience(world), Backoff::default());
+    loop {
+        match once.get(name).await {
+            Err(error) if !error.is_refusal() => world.pause(&mut backoff, error).await?,
+            _ => return Ok(()),
+        }
+    }
 }
 
 /// Waits for an object that the store refuses to give.

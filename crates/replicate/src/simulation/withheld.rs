@@ -2,10 +2,13 @@
 
 use std::future::Future as _;
 use std::rc::Rc;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use super::losses::{SECOND, SWEEP, begun, broken_off, calm, look, packs};
+use super::objects::Outage;
 use super::primary::Primary;
 use super::stage::{Running, Shared, Stage, live};
 use crate::ids::RecordNumber;
@@ -264,7 +267,7 @@ fn few_of_many_large_records_that_are_refused_are_asked_for() {
 
 #[test]
 fn a_part_that_is_refused_is_led_around_by_another_snapshot() {
-    static PART: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
+    static PART: Mutex<String> = Mutex::new(String::new());
     let (stage, database, sidecar) = begun(calm());
     drop(sidecar);
     let settings = Settings { log_bytes_least: 1, ..calm() };
@@ -301,7 +304,20 @@ fn a_newest_record_that_is_refused_hides_nothing_before_it() {
 
 #[test]
 fn a_start_whose_newest_record_is_refused_for_a_minute_says_which_object_it_waits_for() {
+    waits_for_the_newest_record(None);
+}
+
+#[test]
+fn a_start_behind_an_outage_says_which_object_it_waits_for_as_well() {
+    waits_for_the_newest_record(Some((Outage::Down, "does not answer")));
+    waits_for_the_newest_record(Some((Outage::Denied, "cannot list ")));
+}
+
+/// A start which the newest record is refused, behind an outage of which something is said.
+fn waits_for_the_newest_record(outage: Option<(Outage, &str)>) {
     static NEWEST: AtomicU64 = AtomicU64::new(0);
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock();
     let (stage, database, mut sidecar) = begun(calm());
     stage.block(&sidecar.1, sidecar.0.finish()).expect("all is shipped");
     let newest = sidecar.0.tip().number;
@@ -311,7 +327,9 @@ fn a_start_whose_newest_record_is_refused_for_a_minute_says_which_object_it_wait
     let (world, clock) = stage.world(Patience::Endless);
     let source = Box::new(Primary::new(&database, 99, &Rc::default()));
     let mut opening = std::pin::pin!(Sidecar::open(world.clone(), source, calm()));
-    let begun = stage.time.now();
+    let begun = stage.time.now() + outage.map_or(Duration::ZERO, |_| SECOND * 100);
+    stage.objects.set_outage(outage.map(|(outage, _)| (outage, begun)));
+    let mut is_told = outage.is_none();
     let said = |world: &World| world.trouble().map_or_else(String::new, |trouble| trouble.what);
     let words = format!("the newest record {newest} ({}) is refused", names::record(newest));
     let mut since = None;
@@ -319,13 +337,16 @@ fn a_start_whose_newest_record_is_refused_for_a_minute_says_which_object_it_wait
         let mut context = Context::from_waker(Waker::noop());
         assert!(opening.as_mut().poll(&mut context).is_pending(), "nothing tells whose it is");
         if said(&world).starts_with(&words) {
-            since.get_or_insert(stage.time.now() - begun);
+            since.get_or_insert(stage.time.now().saturating_sub(begun));
         }
+        is_told |= outage.is_some_and(|(_, words)| said(&world).contains(words));
         stage.time.advance_to(clock.wake());
     }
+    assert!(is_told, "{outage:?}");
     let since = since.expect("it is said");
     assert!(since > SECOND * 50 && since < SECOND * 120, "{since:?}");
     assert!(said(&world).contains("the store has to give this one object"), "{}", said(&world));
+    assert!(!said(&world).contains("  "), "{}", said(&world));
     stage.objects.withhold(|_| false);
     let sidecar = stage.block(&clock, opening).expect("it is given");
     assert!(sidecar.tip().number > newest);
