@@ -83,6 +83,8 @@ impl Live {
         let shown = database.display();
         let path =
             std::fs::canonicalize(database).map_err(|e| format!("cannot open {shown}: {e}"))?;
+        let there = || named(&path).ok_or_else(|| format!("{shown} was removed"));
+        let file = there()?;
         let open = || {
             let connection = Library::linked().open_with(&path, OpenFlags::ReadWrite)?;
             // SAFETY: opened just now, by the library inside this program.
@@ -110,8 +112,11 @@ impl Live {
             true => Unjoined::Promoted,
             false => format!("cannot keep others from writing {shown}: {e}").into(),
         })?;
-        let file = named(&path).ok_or_else(|| format!("{shown} was removed"))?;
-        Ok(Live { follower, connection, file })
+        // Which of two was opened, where another one has come meanwhile, nobody knows.
+        match there()? == file {
+            true => Ok(Live { follower, connection, file }),
+            false => Err(Unjoined::Apart),
+        }
     }
 
     /// The change counter of page 1, which no transaction lowers but a copy.
@@ -184,7 +189,7 @@ impl Live {
         Shipper::joined(database).is_some_and(|session| session.is_followed())
     }
 
-    /// The file that had the name when this joined: device and inode.
+    /// The file that had the name all the while that this joined: device and inode.
     pub fn file(&self) -> (u64, u64) {
         self.file
     }

@@ -33,6 +33,7 @@ mod copying;
 mod counter;
 mod failed;
 mod gathering;
+mod keeping;
 mod live;
 pub mod mark;
 mod place;
@@ -49,21 +50,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plait_engine::storage::making::{COPIED, remove_copies};
-use plait_engine::storage::names::{follows_lock_path, follows_path};
+use plait_engine::storage::names::follows_lock_path;
 
 use self::failed::Failed;
 use self::gathering::Batch;
 pub use self::live::{Live, Unjoined};
-use self::mark::{Mark, Trouble};
+use self::mark::Mark;
 use self::putting::{Made, Put};
 pub use self::stuck::said;
 use self::stuck::{By, Stuck, is_said};
 use self::taken::refuse_taken;
 use crate::chain::{Flow, Reader};
-use crate::error::{Error, Result, line, printable};
+use crate::error::{Error, Result};
 use crate::ids::RecordNumber;
-use crate::new_file::{is_full, refuse_long_name};
-use crate::notes::note;
+use crate::new_file::refuse_long_name;
 use crate::store::Backoff;
 use crate::world::{Patience, World};
 
@@ -328,9 +328,14 @@ impl Following {
 
     async fn try_step(&mut self) -> Result<Done> {
         self.look_at_file()?;
-        match self.needs_copy() {
+        let done = match self.needs_copy() {
             true => self.copy().await,
             false => self.follow().await,
+        };
+        match done {
+            // It was removed meanwhile, and no other file has come: the next step begins it anew.
+            Err(Error::Replaced(_)) if self.is_gone() => Ok(Done::Waited),
+            done => done,
         }
     }
 
@@ -340,135 +345,6 @@ impl Following {
 
     fn lacks_copy(&self) -> bool {
         self.needs_copy() && self.made.is_none() && self.put.is_none()
-    }
-
-    /// Notes in the mark what keeps this from going on, for those who ask the database; `None`: nothing does.
-    fn tell(&mut self, what: Option<&str>) {
-        let database = &self.settings.database;
-        let Some(mark) = self.mark.clone() else { return };
-        // What stands under the name may be another's by now.
-        if !self.has_file().unwrap_or(false) || plait_engine::replica::look(database) != Some(true)
-        {
-            return;
-        }
-        let (before, what) = (mark.trouble.as_ref(), what.map(line));
-        if before.map(|trouble| &trouble.what) == what.as_ref() {
-            return;
-        }
-        let since_ms = before.map_or(self.world.clock().wall_ms(), |trouble| trouble.since_ms);
-        let trouble = what.map(|what| Trouble { what, since_ms });
-        // Where the mark cannot be written the error tells of that, or the next one.
-        let _ = self.note(Mark { trouble, ..mark }, false);
-    }
-
-    /// Notes that another file has the name, if the mark beside it is still this one's: with that file another mark may have come.
-    fn tell_replaced(&mut self, error: Option<&Error>) {
-        let (Some(error @ Error::Replaced(_)), Some(mark)) = (error, self.mark.clone()) else {
-            return;
-        };
-        if Mark::read(&self.settings.database).is_ok_and(|there| there.as_ref() == Some(&mark)) {
-            let what = line(&error.to_string());
-            let trouble = Some(Trouble { what, since_ms: self.world.clock().wall_ms() });
-            // It ends, and says so itself.
-            let _ = self.note(Mark { trouble, ..mark }, false);
-        }
-    }
-
-    /// Makes a mark anew that was deleted while this follows. The session refuses writes meanwhile (REPLICA-3).
-    fn look_at_mark(&mut self) -> Result<()> {
-        let database = &self.settings.database;
-        match &self.mark {
-            Some(mark)
-                if self.live.is_some() && plait_engine::replica::look(database) == Some(false) =>
-            {
-                let path = plait_engine::storage::names::follows_path(database);
-                self.note(mark.clone(), true)?;
-                note(&format!(
-                    "plait-replicate: {} was deleted, and is made anew: `plait promote` is what makes a replica a \
-                     database of its own",
-                    printable(&path.to_string_lossy())
-                ));
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Begins anew where the database was removed, and nowhere else.
-    fn look_at_file(&mut self) -> Result<()> {
-        let has_any = self.mark.as_ref().is_some_and(|mark| mark.record > RecordNumber::NONE);
-        if self.is_gone() && (has_any || self.file.is_some() || !self.has_lock()?) {
-            return self.begin_anew();
-        }
-        self.keep_lock()?;
-        self.keep_file()?;
-        match &self.live {
-            Some(live) if live.was_promoted() => Err(self.promoted()),
-            _ => self.look_at_mark(),
-        }
-    }
-
-    /// Nothing has the name, or an empty file. What cannot be looked at is not gone.
-    fn is_gone(&self) -> bool {
-        bytes_of(&self.settings.database).is_ok_and(|there| there.is_none_or(|bytes| bytes == 0))
-    }
-
-    /// The file that was seen last still has the name, if one was.
-    fn has_file(&self) -> Result<bool> {
-        let database = &self.settings.database;
-        let Some(file) = self.file else { return Ok(true) };
-        has_name(database, file).map_err(|e| unseen(database, &e))
-    }
-
-    /// Fails if another file has the name: the mark beside it is that one's.
-    fn keep_file(&self) -> Result<()> {
-        match self.has_file()? {
-            true => Ok(()),
-            false => Err(Error::Replaced(format!(
-                "{} is another file than the one that followed",
-                self.settings.database.display()
-            ))),
-        }
-    }
-
-    fn has_lock(&self) -> Result<bool> {
-        let path = follows_lock_path(&self.settings.database);
-        is_named(&self.lock, &path).map_err(|e| unseen(&path, &e))
-    }
-
-    /// Fails if the lock keeps nobody away any more (TRAIL-4).
-    fn keep_lock(&self) -> Result<()> {
-        if self.has_lock()? {
-            return Ok(());
-        }
-        Err(self.lost_lock())
-    }
-
-    /// Why this one has the database no more, if it is known to have lost it.
-    fn lost_database(&self) -> Option<Error> {
-        match self.keep_lock().and_then(|()| self.keep_file()) {
-            Err(error @ Error::Taken(_)) => Some(error),
-            // What was removed the next step makes anew.
-            Err(error @ Error::Replaced(_)) if !self.is_gone() => Some(error),
-            _ => self.live.as_ref().filter(|live| live.was_promoted()).map(|_| self.promoted()),
-        }
-    }
-
-    fn lost_lock(&self) -> Error {
-        let database = &self.settings.database;
-        Error::Taken(format!(
-            "{} was removed while {} followed, so that another follower or `plait promote` may have it by now: this \
-             one ends, and has left the database as it was; start it again if nothing else works on it",
-            follows_lock_path(database).display(),
-            database.display()
-        ))
-    }
-
-    fn promoted(&self) -> Error {
-        let shown = self.settings.database.display();
-        Error::Taken(format!(
-            "{shown} was promoted while it followed, and is a database of its own: to follow again, choose another name"
-        ))
     }
 
     /// Where the database is.
@@ -481,6 +357,10 @@ impl Following {
         let still = Box::new(move || is_named(&lock, &path).unwrap_or(false));
         let live = Live::join(&self.settings.database, behind, still);
         let live = live.map_err(|why| self.unjoined(number, why))?;
+        // Another file may have come since the last look.
+        if self.file.is_some_and(|file| file != live.file()) {
+            return Err(self.another_file());
+        }
         self.file = Some(live.file());
         self.live = Some(live);
         Ok(())
@@ -529,29 +409,6 @@ impl Following {
         if let Some((live, mark)) = self.live.as_mut().zip(self.mark.as_ref()) {
             live.forget((mark.salt.0, mark.crc));
         }
-    }
-
-    fn note(&mut self, mark: Mark, durably: bool) -> Result<()> {
-        self.keep_lock()?;
-        let number = mark.record;
-        // In a session nobody commits meanwhile, nor notes another mark.
-        let write =
-            || self.has_lock().map(|has| has.then(|| mark.write(&self.settings.database, durably)));
-        let written = match &self.live {
-            None => write(),
-            Some(live) => match live.unless_promoted(write).map_err(|why| target(number, why))? {
-                Some(written) => written,
-                None => return Err(self.promoted()),
-            },
-        };
-        let Some(written) = written? else { return Err(self.lost_lock()) };
-        written.map_err(|e| Error::Target {
-            number,
-            why: unwritten(&self.settings.database, &e),
-            is_full: is_full(&e),
-        })?;
-        self.mark = Some(mark);
-        Ok(())
     }
 
     async fn follow(&mut self) -> Result<Done> {
@@ -612,18 +469,6 @@ impl Following {
         self.refuse_another_place().await?;
         Ok(Done::Waited)
     }
-}
-
-/// Why a mark cannot be written, and what to do.
-fn unwritten(database: &Path, error: &std::io::Error) -> String {
-    let advice = match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ": free some space on that disk",
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-            ": give the file and its folder to the user of the follower"
-        }
-        _ => "",
-    };
-    format!("cannot write its mark {}: {error}{advice}", follows_path(database).display())
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

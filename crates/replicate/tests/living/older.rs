@@ -2,14 +2,19 @@
 
 use std::time::Duration;
 
+use plait_replicate::error::Error;
+use plait_replicate::following::Done;
+
 #[cfg(feature = "crash-points")]
 use crate::following::{PATIENCE, nap};
 use crate::following::{agrees, begun, beside, follower, is_told, is_told_nothing, mark, replica};
 #[cfg(feature = "crash-points")]
 use crate::missed::copies_begun_in;
+use crate::model::rows_of;
 #[cfg(feature = "crash-points")]
 use crate::processes::Process;
 use crate::processes::open;
+use crate::silent::{Follows, ships};
 use crate::stage::Stage;
 
 /// An older copy under the replica's name is refused; puts back what was there, and returns it.
@@ -174,6 +179,51 @@ fn a_replica_whose_file_alone_was_removed_is_made_anew() {
     assert_eq!(third.terminated(), 0);
     drop(writer);
     assert_eq!(sidecar.terminated(), 0);
+}
+
+// holds TRAIL-1, NOTED-3
+#[test]
+fn an_older_file_that_comes_while_records_are_read_keeps_its_own_mark() {
+    for moves in [true, false] {
+        let (stage, sidecar) = begun();
+        let first = follower(&stage);
+        agrees(&stage);
+        assert_eq!(first.terminated(), 0);
+        let (path, at) = (replica(&stage), beside(&stage, "-plait-follows"));
+        let (older, its) = (path.with_extension("older"), path.with_extension("mark"));
+        std::fs::copy(&path, &older).expect("a copy");
+        std::fs::copy(&at, &its).expect("a copy");
+        let had = std::fs::read(&its).expect("a mark");
+        let second = follower(&stage);
+        ships(&stage, 2);
+        agrees(&stage);
+        assert_eq!(second.terminated(), 0);
+        let last = ships(&stage, 3);
+        let mut follows = Follows::begin(&stage, &[]);
+        if !moves {
+            // What is removed then is begun anew.
+            let done =
+                follows.step_while(move || std::fs::remove_file(&path).expect("it is there"));
+            assert_eq!(done, Ok(Done::Waited));
+            follows.reaches(last);
+            assert_eq!(rows_of(&replica(&stage)), stage.rows());
+            assert_eq!(sidecar.terminated(), 0);
+            continue;
+        }
+        let done = follows.step_while(move || {
+            std::fs::rename(&older, &path).expect("it comes");
+            std::fs::rename(&its, &at).expect("it comes");
+        });
+        assert!(matches!(done, Err(Error::Replaced(_))), "{done:?}");
+        assert_eq!(std::fs::read(beside(&stage, "-plait-follows")).expect("a mark"), had);
+        drop(follows);
+        for end in ["-plait", "-plait-shm", "-shm", "-wal"] {
+            let _ = std::fs::remove_file(beside(&stage, end));
+        }
+        let third = follower(&stage);
+        agrees(&stage);
+        assert_eq!((third.terminated(), sidecar.terminated()), (0, 0));
+    }
 }
 
 /// A replica at rest that needs a copy; and its follower, stopped at a step of that, with what it says.

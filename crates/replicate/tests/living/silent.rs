@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use plait_replicate::error::Error;
 use plait_replicate::following::{Done, Following, Settings};
 use plait_replicate::ids::RecordNumber;
 use plait_replicate::names;
@@ -19,7 +20,7 @@ use crate::model::rows_of;
 use crate::real::Chance;
 use crate::stage::Stage;
 
-const MINUTE: Duration = Duration::from_secs(60);
+pub const MINUTE: Duration = Duration::from_secs(60);
 
 /// A store that is silent about some objects.
 struct Mute {
@@ -27,7 +28,11 @@ struct Mute {
     silent: RefCell<BTreeSet<String>>,
     /// How often it was asked for parts.
     parts: Cell<usize>,
+    /// What happens while it is asked for the next object.
+    meanwhile: Cell<Option<Meanwhile>>,
 }
+
+type Meanwhile = Box<dyn FnOnce()>;
 
 impl Store for Mute {
     fn create<'a>(&'a self, name: &'a str, bytes: Bytes) -> Later<'a, Result<Created, StoreError>> {
@@ -35,6 +40,9 @@ impl Store for Mute {
     }
 
     fn get<'a>(&'a self, name: &'a str) -> Later<'a, Result<Option<Bytes>, StoreError>> {
+        if let Some(happens) = self.meanwhile.take() {
+            happens();
+        }
         if self.silent.borrow().contains(name) {
             return Box::pin(async { Err(StoreError::Unavailable("503".to_owned())) });
         }
@@ -74,22 +82,23 @@ impl Clock for Jumps {
 }
 
 /// A follower of such a store.
-struct Follows {
+pub struct Follows {
     store: Rc<Mute>,
     clock: Rc<Jumps>,
     following: Following,
     runtime: tokio::runtime::Runtime,
     /// What it said last.
-    said: String,
+    pub said: String,
 }
 
 impl Follows {
-    fn begin(stage: &Stage, silent: &[String]) -> Follows {
+    pub fn begin(stage: &Stage, silent: &[String]) -> Follows {
         let place = stage.url.to_str().expect("UTF-8");
         let store = Rc::new(Mute {
             store: objects::open(place, Missing::Await).expect("a store"),
             silent: RefCell::new(silent.iter().cloned().collect()),
             parts: Cell::new(0),
+            meanwhile: Cell::default(),
         });
         let clock = Rc::new(Jumps::default());
         let world = World::new(store.clone(), clock.clone(), Rc::new(Chance), Patience::Endless);
@@ -101,6 +110,14 @@ impl Follows {
         Follows { store, clock, following, runtime, said: String::new() }
     }
 
+    /// A step, while the first look at an object of which something happens.
+    pub fn step_while(&mut self, happens: impl FnOnce() + 'static) -> Result<Done, Error> {
+        self.store.meanwhile.set(Some(Box::new(happens)));
+        let done = self.runtime.block_on(self.following.step());
+        assert!(self.store.meanwhile.take().is_none(), "it was asked for none");
+        done
+    }
+
     fn step(&mut self) {
         let done = self.runtime.block_on(self.following.step()).expect("it goes on");
         if let Done::Stuck(why) = done {
@@ -108,7 +125,7 @@ impl Follows {
         }
     }
 
-    fn works_for(&mut self, time: Duration) {
+    pub fn works_for(&mut self, time: Duration) {
         let until = self.clock.now() + time;
         while self.clock.now() < until {
             self.step();
@@ -116,7 +133,7 @@ impl Follows {
     }
 
     /// Works until it is at a record; returns how long it took, by its own clock.
-    fn reaches(&mut self, number: RecordNumber) -> Duration {
+    pub fn reaches(&mut self, number: RecordNumber) -> Duration {
         let (begun, since) = (Instant::now(), self.clock.now());
         while self.at() < number {
             assert!(begun.elapsed() < PATIENCE, "{} of {number}: {}", self.at(), self.said);
@@ -129,7 +146,7 @@ impl Follows {
         self.following.mark().map_or(RecordNumber::NONE, |mark| mark.record)
     }
 
-    fn parts(&self) -> usize {
+    pub fn parts(&self) -> usize {
         self.store.parts.get()
     }
 
@@ -139,7 +156,7 @@ impl Follows {
 }
 
 /// Ships a row, which gets a record of its own.
-fn ships(stage: &Stage, id: u32) -> RecordNumber {
+pub fn ships(stage: &Stage, id: u32) -> RecordNumber {
     stage.execute(&format!("INSERT INTO t VALUES({id}, 'shipped')"));
     stage.agrees().record
 }
