@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::path::Path;
 
-use super::failed::{Failed, lies_there};
+use super::failed::{Failed, is_of_disk, lies_there};
 use super::mark::Mark;
 use super::putting::{Made, entry_of};
 use super::{By, Done, Following, said, target, with_suffix};
@@ -65,7 +65,6 @@ impl Following {
             (Err(error), None) => return Err(error),
             (unmade, Some(why)) => return Err(self.unmade(why, unmade.err())),
         };
-        let number = made.mark.record;
         match self.still_has_place(&made) {
             Ok(true) => {}
             Ok(false) => return Ok(Done::Waited),
@@ -75,16 +74,10 @@ impl Following {
             }
         }
         if let Err(error) = self.begin_to_put(&made) {
-            match refused {
+            match refused.is_some() && is_of_disk(&error) {
                 // The room that it has may be what records lack.
-                Some(_) => {
-                    drop(made);
-                    let before = self.failed.take();
-                    let room = self.room();
-                    self.failed =
-                        Failed::of(&self.world, before, number, &error, (room, &self.silent)).await;
-                }
-                None => self.made = Some(made),
+                true => self.give_up(made, &error).await,
+                false => self.made = Some(made),
             }
             return Err(error);
         }
@@ -93,6 +86,14 @@ impl Following {
             Some(put) => self.note_put(put),
             None => Ok(Done::Waited),
         }
+    }
+
+    /// Removes a copy for which the disk has too little room, and remembers that.
+    async fn give_up(&mut self, made: Made, error: &Error) {
+        let snapshot = made.snapshot;
+        drop(made);
+        let (before, room) = (self.failed.take(), self.room());
+        self.failed = Failed::of(&self.world, before, snapshot, error, (room, &self.silent)).await;
     }
 
     /// Takes records again which the database has refused: from a disk that was full it may take them by now. But not over a copy
@@ -201,7 +202,7 @@ impl Following {
         let (restored, file) = made?;
         self.refuse_another_chain(restored.header.chain)?;
         let mark = self.mark_of(&restored).await;
-        Ok(Some(Made { file, mark, destination: beside }))
+        Ok(Some(Made { file, mark, snapshot, destination: beside }))
     }
 
     /// True if a copy of the newest record is of use behind what a database has, and can be had as far as headers tell.

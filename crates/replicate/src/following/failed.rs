@@ -122,7 +122,7 @@ impl Failed {
 }
 
 /// True if the disk has no room for the copy.
-fn is_of_disk(error: &Error) -> bool {
+pub(super) fn is_of_disk(error: &Error) -> bool {
     matches!(error, Error::Target { is_full: true, .. } | Error::Uncopied { is_full: true, .. })
 }
 

@@ -19,6 +19,8 @@ use crate::new_file::NewFile;
 pub(super) struct Made {
     pub file: Box<NewFile>,
     pub mark: Mark,
+    /// The newest snapshot when it was made.
+    pub snapshot: RecordNumber,
     /// The name that the file would get.
     pub destination: PathBuf,
 }

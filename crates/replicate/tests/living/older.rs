@@ -14,7 +14,7 @@ use crate::model::rows_of;
 #[cfg(feature = "crash-points")]
 use crate::processes::Process;
 use crate::processes::open;
-use crate::silent::{Follows, ships};
+use crate::silent::{Follows, MINUTE, ships};
 use crate::stage::Stage;
 
 /// An older copy under the replica's name is refused; puts back what was there, and returns it.
@@ -347,4 +347,29 @@ fn a_copy_that_is_in_its_place_and_cannot_be_noted_is_not_made_again() {
     is_told_nothing(&stage);
     assert!(mark(&stage).counter > 0, "nobody reads there");
     assert_eq!((stalled.terminated(), sidecar.terminated()), (0, 0));
+}
+
+// holds TRAIL-3
+#[test]
+fn a_copy_in_place_of_refused_records_is_kept_until_it_can_be_noted() {
+    let (stage, sidecar) = begun();
+    let first = follower(&stage);
+    agrees(&stage);
+    assert_eq!(first.terminated(), 0);
+    ships(&stage, 2);
+    let last = ships(&stage, 3);
+    assert_eq!(sidecar.terminated(), 0);
+    let new = beside(&stage, "-plait-follows.new");
+    let _ = std::fs::remove_file(&new);
+    std::fs::create_dir(&new).expect("a folder in the way of the mark");
+    let mut follows = Follows::begin(&stage, &[]);
+    follows.works_for(MINUTE * 2);
+    assert!(follows.said.contains("Is a directory"), "{}", follows.said);
+    let made = follows.parts();
+    assert!(made > 0, "a copy is made in their place");
+    follows.works_for(MINUTE * 10);
+    assert_eq!(follows.parts(), made, "and no other one");
+    std::fs::remove_dir(&new).expect("it is away");
+    follows.reaches(last);
+    assert_eq!((rows_of(&replica(&stage)), follows.parts()), (stage.rows(), made));
 }
