@@ -1,6 +1,7 @@
 //! A copy of the newest record, in the place of what the database has (TRAIL-3).
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::failed::{Failed, is_of_disk, lies_there};
@@ -45,6 +46,8 @@ impl Following {
         if self.reads_on().await {
             // What was copied is no later than what follows.
             (self.made, self.failed) = (None, None);
+            // What is not given later is another silence.
+            (self.unanswered, self.silent) = (None, BTreeSet::new());
             self.follow_again();
             self.reader = Reader::new(&self.world);
             return self.follow().await;

@@ -265,11 +265,10 @@ impl Following {
         match done {
             Ok(Done::Waited) => {
                 // What fails next is new, also where it has failed so before.
-                self.told = None;
+                (self.told, self.unanswered) = (None, None);
                 let mut pause = self.settings.poll;
                 let done = match self.stuck.as_ref().map(|stuck| stuck.why.clone()) {
                     None => {
-                        self.unanswered = None;
                         self.tell(None);
                         (self.backoff, self.rarely) = (Backoff::default(), Backoff::rare());
                         Done::Waited
@@ -305,7 +304,9 @@ impl Following {
                 self.tell(Some(&text));
                 let pause = match error {
                     // Each look whether a copy can be made asks for some objects.
-                    Error::Uncopied { .. } => self.rarely.next(self.world.random()),
+                    Error::Uncopied { .. } | Error::Moment(_) => {
+                        self.rarely.next(self.world.random())
+                    }
                     Error::Target { .. } if self.lacks_copy() => {
                         self.rarely.next(self.world.random())
                     }
