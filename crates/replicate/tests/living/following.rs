@@ -744,6 +744,13 @@ fn a_replica_that_was_locked_is_joined_again_without_a_copy_also_where_nothing_i
     assert_eq!((sidecar.terminated(), first.terminated()), (0, 0));
     let path = replica(&stage);
     let keeper = Process::in_role("keeper", &[path.to_str().expect("UTF-8"), "600"], None);
+    let locked = || {
+        let db = plait_client::Library::linked().open(&path).expect("it opens");
+        db.query("SELECT count(*) FROM t").is_err()
+    };
+    while !locked() {
+        nap(20);
+    }
     let second = follower(&stage);
     is_told(&stage, "locked by process ");
     // Three tries to join, and more.
