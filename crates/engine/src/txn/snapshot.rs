@@ -82,8 +82,9 @@ impl Conn {
     /// I/O error when the database is poisoned; `Left` when the base left concurrent mode.
     pub fn take(&mut self, base: &BaseHeader, newest: bool) -> Result<Taken> {
         self.db.check_poison()?;
-        // One of another session, which has its commits elsewhere: `-plait-shm` was removed.
-        self.db.refuse_other_session(base)?;
+        if !base.marked {
+            return Err(Error::Left);
+        }
         if base.generation.get() < self.db.slots.at(self.slot).pin_low.load(Relaxed) {
             // The base is older than the pin: only a replaced file explains that twice in a row.
             return Ok(Taken::Retry);

@@ -301,7 +301,7 @@ impl Database {
 
     /// Fails if another session has fenced the base: possible only with two shared memory files for
     /// one database.
-    pub(crate) fn refuse_other_session(&self, header: &BaseHeader) -> Result<()> {
+    fn refuse_other_session(&self, header: &BaseHeader) -> Result<()> {
         if !header.marked {
             return Err(Error::Left);
         }
