@@ -610,11 +610,8 @@ fn rest(
         base.stamp(&BaseHeader { fenced: false, generation, ..header })
     })?;
     crash_point!("rest.committed");
-    // The close of the last handle empties the WAL, as SQLite does it: under the lock that keeps all others out. A program that is
-    // about to leave WAL mode may have read page 1 before, and writes it over what is checkpointed here: then the WAL has to
-    // count (belongs.rs).
+    // The last close empties the WAL, alone with the file (belongs.rs), or leaves it to the next who opens it.
     match base.checkpoint(Checkpoint::Passive) {
-        // A stock program reads it, or the disk is full: its WAL is left to the next who opens it.
         Err(e) if e.spares_wal() => Ok(()),
         other => other.map(|_| ()),
     }
